@@ -1,4 +1,4 @@
-// Package apis is the shared part of the APIs of other systems. Each is a package below with a New that returns it.
+// Package apis is shared by other systems' APIs. Each is a package below with a New that returns it.
 package apis
 
 import (
@@ -40,8 +40,8 @@ func Ended(res *sandbox.Result) string {
 	return strings.TrimSpace("The run was " + res.Status.Words() + ". " + res.Cause)
 }
 
-// Run runs code behind other code of ours, in the session's kernel or in an interpreter of its own, for a time if that is above 0, and
-// waits for its end; a client that goes away interrupts it.
+// Run runs code behind other code of ours, in the session's kernel or in its own interpreter, for a time if that is above 0, and
+// waits for its end. A client that goes away interrupts it.
 func Run(ctx context.Context, h rest.Host, session string, language kernel.LanguageInfo, before, code string, fresh bool, timeout time.Duration) (*sandbox.Result, error) {
 	given := make(rest.Arguments)
 	given.Set("fresh", fresh)
@@ -52,11 +52,6 @@ func Run(ctx context.Context, h rest.Host, session string, language kernel.Langu
 	if err != nil {
 		return nil, err
 	}
-	return End(ctx, run)
-}
-
-// End waits for the end of a run. A client that goes away interrupts it.
-func End(ctx context.Context, run *sandbox.Run) (*sandbox.Result, error) {
 	select {
 	case <-run.Done():
 		return run.Result()
@@ -77,46 +72,36 @@ func Start(ctx context.Context, h rest.Host, session string, language kernel.Lan
 	return h.Sessions().FindRun(fields.Text("run_id"))
 }
 
-// Piece is a part of a stream.
-type Piece struct {
-	Text string
-	Next int64 // the offset of what follows
-	Ends bool  // nothing follows, so far
-}
-
-// Part reads a stream from an offset, at most most bytes: from the stream's file if the result holds only a part. The error is that there is
-// no room.
-func Part(ctx context.Context, h rest.Host, session string, of sandbox.Stream, offset, most int64) (Piece, error) {
-	if _, err := room.Take(ctx, TextRoom(min(most, max(0, of.Bytes-offset)))); err != nil {
-		return Piece{}, err
+// Beginning reads at most most bytes of a stream, from its file if the result holds only a part, and reports whether that is all of it.
+// The error is that there is no room.
+func Beginning(ctx context.Context, h rest.Host, session string, of sandbox.Stream, most int64) (part string, whole bool, err error) {
+	if _, err := room.Take(ctx, TextRoom(min(most, of.Bytes))); err != nil {
+		return "", false, err
 	}
 	if all := int64(len(of.Head)); !of.Truncated() {
-		offset = min(offset, all)
-		next := min(all, offset+most)
-		return Piece{strings.ToValidUTF8(of.Head[offset:next], "\ufffd"), next, next == all}, nil
+		return strings.ToValidUTF8(of.Head[:min(all, most)], "\ufffd"), all <= most, nil
 	}
-	file, err := h.Sessions().OpenFile(ctx, session, of.Path, sandbox.ReadOptions{Offset: offset, Limit: most})
+	file, err := h.Sessions().OpenFile(ctx, session, of.Path, sandbox.ReadOptions{Limit: most})
 	if err == nil {
 		defer func() { _ = file.Close() }()
 		var raw []byte
 		if raw, err = io.ReadAll(file); err == nil {
-			next := offset + int64(len(raw))
-			return Piece{h.MaskPart(strings.ToValidUTF8(string(raw), "\ufffd")), next, next >= of.Bytes}, nil
+			return h.MaskPart(strings.ToValidUTF8(string(raw), "\ufffd")), int64(len(raw)) >= of.Bytes, nil
 		}
 	}
-	return Piece{of.Head + "\n…\n" + of.Tail, of.Bytes, false}, nil
+	return of.Head + "\n…\n" + of.Tail, false, nil
 }
 
 // EntryRoom is the memory for a file in a list with its times and sizes in JSON, in bytes.
 const EntryRoom = 512
 
-// TextRoom returns the memory for a text of a length until it is answered: as it is read, as a text, masked, and as JSON twice.
+// TextRoom returns the memory for a text with this length until it is answered: as it is read, as a text, masked, and as JSON twice.
 func TextRoom(length int64) int64 { return (4 + 2*rest.JSONRoom) * length }
 
-// FigureRoom returns the memory for a figure of a length until it is answered: as base64, and as JSON in a buffer that grew.
+// FigureRoom returns the memory for a figure with this length until it is answered: as base64, and as JSON in a buffer that grew.
 func FigureRoom(length int) int64 { return 6 * int64(length) }
 
-// EachFile visits the files of a form. Their names may contain folders. An error in their content is a fault.
+// EachFile visits a form's files. Their names may contain folders. An error in their content is a fault.
 func EachFile(h rest.Host, w http.ResponseWriter, r *http.Request, visit func(name string, content io.Reader) error) error {
 	_, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || parameters["boundary"] == "" {
@@ -177,7 +162,7 @@ func errForm(err error) error {
 	return fault.New(fault.InvalidContent, "Send a whole form (multipart/form-data), without long pauses.", "The form cannot be read.").Because(err)
 }
 
-// formFile is a file of a form. Its errors are faults.
+// formFile is a form's file. Its errors are faults.
 type formFile struct {
 	io.Reader
 	left, most int64 // bytes
@@ -199,7 +184,7 @@ func ErrNoFile(id string) error {
 	return fault.New(fault.NotFound, "Upload it again, or leave it out.", "There is no file %q.", id)
 }
 
-// Quote makes of a text one word of a shell's, in one line.
+// Quote writes a text as one shell word, in one line.
 func Quote(word string) string {
 	return "'" + strings.NewReplacer("'", `'\''`, "\n", `'$'\n''`).Replace(word) + "'"
 }

@@ -16,8 +16,7 @@ import (
 func TestTheDocumentIsOpenAPI(t *testing.T) {
 	t.Parallel()
 	const clients = "../internal/test/e2e/clients"
-	modules, err := npmci.Install(clients)
-	must.OK(t, err)
+	modules := must.Get(npmci.Install(clients))(t)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(modules, ".bin", "node"), clients+"/openapi.mjs", "testdata/openapi.json").CombinedOutput()
 	should.OK(t, err, "%s", out)
 }

@@ -11,7 +11,7 @@ import (
 // thing alone, as long as the credential is good, and nothing is stored.
 type Seal struct{ aead cipher.AEAD }
 
-// NewSeal returns a Seal with a key of its own.
+// NewSeal returns a Seal with its own key.
 func NewSeal() *Seal {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // which never fails
@@ -28,7 +28,7 @@ func NewSeal() *Seal {
 
 // Token returns a token of letters, digits, - and _ for a thing.
 func (s *Seal) Token(thing, text string) string {
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, []byte(text), []byte(thing))) //nolint:gosec // it makes nonces of its own
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, []byte(text), []byte(thing))) //nolint:gosec // it makes its own nonces
 }
 
 // Open returns the text in a token for a thing; empty: it is none.

@@ -1,4 +1,4 @@
-// Package cluster is the feature that runs code in pods of a Kubernetes cluster.
+// Package cluster is the feature that runs code in a Kubernetes cluster's pods.
 package cluster
 
 import (
@@ -20,13 +20,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
-// engineName is the name of the engine in --engine.
+// engineName is the engine's name in --engine.
 const engineName = "kubernetes"
 
 // settings describe pods and their place.
@@ -34,7 +35,6 @@ type settings struct {
 	Kubeconfig, Context, Namespace string
 
 	StorageClass, RuntimeClass string
-	WarmPool                   string
 	ProgramsImage              string
 	Users                      string
 	SeccompProfile             string
@@ -48,7 +48,7 @@ func (k *settings) feature() server.Feature {
 	return server.Feature{
 		Name: engineName, Settings: k.rows, Commands: k.commands,
 		Engine: &server.EngineKind{
-			Name: engineName, Setup: server.ServerProgram + " doctor --engine " + engineName,
+			Name: engineName, Setup: setting.ServerProgram + " doctor --engine " + engineName,
 			Open: k.open, Check: k.check, Place: k.place, Reach: reach, Host: k.host,
 			Look: func(on engine.Engine) func(context.Context, doctor.Options) ([]doctor.Check, bool) {
 				return look(on.(*kubernetes.Engine))
@@ -57,18 +57,17 @@ func (k *settings) feature() server.Feature {
 	}
 }
 
-func (k *settings) rows() []server.SettingGroup {
-	return []server.SettingGroup{{Title: "Kubernetes", Settings: []server.Setting{
-		server.Row("kubeconfig", "FILE", &k.Kubeconfig, 0, 0, "file that says how to reach the cluster (also KUBECONFIG; default: ~/.kube/config, and in a pod its own account)"),
-		server.Row("context", "NAME", &k.Context, 0, 0, "context of that file (default: its current one)"),
-		server.Row("namespace", "NAME", &k.Namespace, 0, 0, "namespace for the pods (default: that of the context, or of this program's own pod)"),
-		server.Row("storage-class", "NAME", &k.StorageClass, 0, 0, "class of the volumes of named sessions, which outlive their pods (default: none, files end with their pod)"),
-		server.Row("runtime-class", "NAME", &k.RuntimeClass, 0, 0, "RuntimeClass of the pods, such as one for gVisor (default: the cluster's)"),
-		server.Row("warm-pool", "NAME", &k.WarmPool, 0, 0, "SandboxWarmPool of agent-sandbox to take pods from, where one is kept (default: none, pods are made); see setup --sandbox-template"),
-		server.Row("programs-image", "REF", &k.ProgramsImage, 0, 0, "image with this program's parts that run in pods (default: the one that was published with it)"),
-		server.Row("pod-users", "RANGE", &k.Users, 0, 0, "user numbers, FIRST-LAST, of which each session has one by its name; none: the cluster chooses, as OpenShift does (default: a range that nobody else uses)"),
-		server.Row("pod-seccomp", "PROFILE", &k.SeccompProfile, 0, 0, "seccomp profile of the pods, by its path below the kubelet's folder on the nodes (default: RuntimeDefault)"),
-		server.Row("pod-user-namespaces", "", &k.UserNamespaces, 0, 0, "give each pod a user namespace of its own"),
+func (k *settings) rows() []setting.Group {
+	return []setting.Group{{Title: "Kubernetes", Settings: []setting.Setting{
+		setting.Row("kubeconfig", "FILE", &k.Kubeconfig, 0, 0, "file that says how to reach the cluster (also KUBECONFIG; default: ~/.kube/config, and in a pod its own account)"),
+		setting.Row("context", "NAME", &k.Context, 0, 0, "context of that file (default: its current one)"),
+		setting.Row("namespace", "NAME", &k.Namespace, 0, 0, "namespace for the pods (default: that of the context, or of this program's own pod)"),
+		setting.Row("storage-class", "NAME", &k.StorageClass, 0, 0, "class of the volumes of named sessions, which outlive their pods (default: none, files end with their pod)"),
+		setting.Row("runtime-class", "NAME", &k.RuntimeClass, 0, 0, "RuntimeClass of the pods, such as one for gVisor (default: the cluster's)"),
+		setting.Row("programs-image", "REF", &k.ProgramsImage, 0, 0, "image with this program's parts that run in pods (default: the one that was published with it)"),
+		setting.Row("pod-users", "RANGE", &k.Users, 0, 0, "user numbers, FIRST-LAST, of which each session has one by its name; none: the cluster chooses, as OpenShift does (default: a range that nobody else uses)"),
+		setting.Row("pod-seccomp", "PROFILE", &k.SeccompProfile, 0, 0, "seccomp profile of the pods, by its path below the kubelet's folder on the nodes (default: RuntimeDefault)"),
+		setting.Row("pod-user-namespaces", "", &k.UserNamespaces, 0, 0, "give each pod a user namespace of its own"),
 	}}}
 }
 
@@ -94,13 +93,13 @@ var (
 )
 
 // check refuses settings without effect on the named engine.
-func (k *settings) check(s *server.Settings) error {
-	var found server.Problems
+func (k *settings) check(s *setting.Settings) error {
+	var found setting.Problems
 	if s.EngineName != engineName {
 		for _, set := range []struct{ flag, value string }{
 			{"kubeconfig", k.Kubeconfig}, {"context", k.Context}, {"namespace", k.Namespace},
 			{"storage-class", k.StorageClass}, {"runtime-class", k.RuntimeClass}, {"programs-image", k.ProgramsImage},
-			{"pod-users", k.Users}, {"pod-seccomp", k.SeccompProfile}, {"warm-pool", k.WarmPool},
+			{"pod-users", k.Users}, {"pod-seccomp", k.SeccompProfile},
 		} {
 			found.Wrong(set.value != "", "--%s %s has no effect without --engine %s", set.flag, set.value, engineName)
 		}
@@ -114,7 +113,6 @@ func (k *settings) check(s *server.Settings) error {
 	for _, set := range []struct{ flag, value string }{{"storage-class", k.StorageClass}, {"runtime-class", k.RuntimeClass}} {
 		found.Wrong(set.value != "" && !objectName.MatchString(set.value), "--%s %q is not the name of a class: 1 to 253 of a-z, 0-9, - and ., beginning and ending with a letter or digit", set.flag, set.value)
 	}
-	found.Wrong(k.WarmPool != "" && !objectName.MatchString(k.WarmPool), "--warm-pool %q is not the name of a SandboxWarmPool: 1 to 253 of a-z, 0-9, - and ., beginning and ending with a letter or digit", k.WarmPool)
 	_, err := reference.ParseNormalizedNamed(cmp.Or(k.ProgramsImage, "any"))
 	found.Wrong(err != nil, "--programs-image %q is not an image's name: %w", k.ProgramsImage, err)
 	err = kubernetes.CheckUsers(k.Users)
@@ -126,8 +124,8 @@ func (k *settings) check(s *server.Settings) error {
 	return errors.Join(found...)
 }
 
-// severalImages returns the settings of the languages' images if they differ; empty: there is one at most.
-func severalImages(s *server.Settings) string {
+// severalImages returns the languages' image settings if they differ; empty: there is one at most.
+func severalImages(s *setting.Settings) string {
 	var set, images []string
 	for _, l := range kernel.Languages {
 		if image, on := server.ImageOf(s, l.Language); on {
@@ -143,7 +141,7 @@ func severalImages(s *server.Settings) string {
 // open returns the engine, which connects when it is needed.
 func (k *settings) open(log *slog.Logger) engine.Engine {
 	return kubernetes.Open(kubernetes.Options{
-		Cluster: k.cluster(), StorageClass: k.StorageClass, RuntimeClass: k.RuntimeClass, WarmPool: k.WarmPool,
+		Cluster: k.cluster(), StorageClass: k.StorageClass, RuntimeClass: k.RuntimeClass,
 		ProgramsImage: k.programsImage(),
 		Users:         k.Users, SeccompProfile: k.SeccompProfile, UserNamespaces: k.UserNamespaces, Logger: log,
 	})
@@ -162,7 +160,7 @@ func (k *settings) place() string {
 	return client.Host + " " + client.Namespace
 }
 
-// reach lists nothing in particular: the first call meets the cluster, and reports missing parts.
+// reach makes no list: the first call meets the cluster, and reports missing parts.
 func reach(ctx context.Context, on engine.Engine) error {
 	_, err := on.List(ctx, sandbox.LabelHost, "none")
 	return err
@@ -175,7 +173,7 @@ var nodeFiles = []string{
 }
 
 // host returns a self-test's facts about pods with these settings.
-func (k *settings) host(ctx context.Context, s *server.Settings, on engine.Engine) (selftest.Host, error) {
+func (k *settings) host(ctx context.Context, s *setting.Settings, on engine.Engine) (selftest.Host, error) {
 	e := on.(*kubernetes.Engine)
 	info, err := e.Info(ctx)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -30,7 +31,6 @@ func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
 		"--programs-image=i":    "--programs-image i has no effect without --engine kubernetes",
 		"--pod-users=none":      "--pod-users none has no effect without --engine kubernetes",
 		"--pod-seccomp=p":       "--pod-seccomp p has no effect without --engine kubernetes",
-		"--warm-pool=p":         "--warm-pool p has no effect without --engine kubernetes",
 		"--pod-user-namespaces": "--pod-user-namespaces has no effect without --engine kubernetes",
 
 		"--engine=kubernetes --engine-url=unix:///p":   "--engine-url unix:///p has no effect with --engine kubernetes",
@@ -44,7 +44,6 @@ func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
 		"--engine=kubernetes --programs-image=A:b:c":   "--programs-image \"A:b:c\" is not an image's name",
 		"--engine=kubernetes --pod-seccomp=../p.json":  "is not a path below the kubelet's folder",
 		"--engine=kubernetes --pod-seccomp=/etc/p":     "is not a path below the kubelet's folder",
-		"--engine=kubernetes --warm-pool=A":            "--warm-pool \"A\" is not the name of a SandboxWarmPool",
 		"--engine=kubernetes --pod-users=0-65535":      "--pod-users \"0-65535\"",
 		"--engine=kubernetes --pod-users=70000-60000":  "--pod-users \"70000-60000\"",
 		"--engine=kubernetes --namespace=a.b":          "is not a namespace's name",
@@ -84,23 +83,19 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 		"--namespace=team": true, "--context=same --namespace=team": true, "--storage-class=fast --pod-users=70000-80000 --pod-seccomp=profiles/a.json": true,
 		"--namespace=other": false, "--context=same": false, "--context=two": false, "--context=absent": false,
 	} {
-		if got := loaded(strings.Fields(args)...).SessionDir(); (got == at) != same {
-			t.Errorf("%s: sessions are in %s, of the first in %s", args, got, at)
-		}
+		got := loaded(strings.Fields(args)...).SessionDir()
+		should.Hold(t, (got == at) == same, "%s: sessions are in %s, of the first in %s", args, got, at)
 	}
-	if at == (&server.Program{Settings: server.Settings{StateDir: "/state"}}).SessionDir() {
-		t.Error("Podman's sessions are in the same folder")
-	}
+	should.Hold(t, at != (&server.Program{Set: &setting.Set{Settings: setting.Settings{StateDir: "/state"}}}).SessionDir(),
+		"Podman's sessions are in the same folder")
 
 	standard := containers.PublishedImages().Pull(containers.Standard())
 	for _, language := range []sandbox.Language{sandbox.Python, sandbox.Bash} {
-		if image, on := loaded().Image(language); !on || image != standard {
-			t.Errorf("%s is in %q", language, image)
-		}
+		image, on := loaded().Image(language)
+		should.Hold(t, on && image == standard, "%s is in %q", language, image)
 	}
-	if image, _ := loaded("--python-image=full").Image(sandbox.Python); image != containers.PublishedImages().Pull(containers.Full()) {
-		t.Errorf("the full image is %q", image)
-	}
+	image, _ := loaded("--python-image=full").Image(sandbox.Python)
+	should.Hold(t, image == containers.PublishedImages().Pull(containers.Full()), "the full image is %q", image)
 	s := loaded("--python-image=registry.example.com/all:1", "--js-image=registry.example.com/all:1")
 	should.EqualSlice(t, k.images(s), []string{containers.ProgramsRef(), "registry.example.com/all:1"}, "the cluster has to have")
 }
@@ -111,8 +106,7 @@ func TestVisitsMakePodsAsServersDo(t *testing.T) {
 	must.OK(t, err)
 	on := s.Engine(slog.New(slog.DiscardHandler))
 	visit := s.VisitConfig(on, slog.New(slog.DiscardHandler))
-	spec, err := s.Spec(on, slog.New(slog.DiscardHandler))
-	must.OK(t, err)
+	spec := must.Get(s.Spec(on, slog.New(slog.DiscardHandler)))(t)
 	if visit.WayOut == nil || visit.WayOut.Environment(sandbox.WayOutPort)["HTTPS_PROXY"] == "" || visit.WayOut.Environment(sandbox.WayOutPort)["HTTPS_PROXY"] != spec.Env["HTTPS_PROXY"] {
 		t.Errorf("the way out is %v", visit.WayOut)
 	}

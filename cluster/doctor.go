@@ -17,7 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 )
 
-// look makes the checks of the engine. They start one pod of the first image.
+// look makes the engine's checks. They start one pod with the first image.
 func look(on *kubernetes.Engine) func(context.Context, doctor.Options) (checks []doctor.Check, answers bool) {
 	return func(ctx context.Context, o doctor.Options) ([]doctor.Check, bool) {
 		info, err := on.Info(ctx)
@@ -71,7 +71,7 @@ func explain(check *doctor.Check, err error) {
 	}
 }
 
-// noticeable is the difference of clocks that is worth a word: tokens and certificates begin and end by them.
+// noticeable is the clock difference that is worth a word: tokens and certificates begin and end by them.
 const noticeable = 5 * time.Second
 
 func clockCheck(info kubernetes.Info) doctor.Check {
@@ -123,7 +123,7 @@ func resourceOf(r kube.Right) string {
 	return name
 }
 
-// subject is kubectl's option for the subject of a role binding.
+// subject is kubectl's option for a role binding's subject.
 func subject(account string) string {
 	if of, is := strings.CutPrefix(account, "system:serviceaccount:"); is {
 		return "--serviceaccount=" + of
@@ -142,7 +142,7 @@ func namespaceCheck(info kubernetes.Info) doctor.Check {
 	return check
 }
 
-// podChecks judge the isolation of pods with these settings, as far as it is known without one.
+// podChecks judge pods' isolation with these settings, as far as it is known without one.
 func podChecks(info kubernetes.Info) []doctor.Check {
 	class := doctor.Check{Name: "RuntimeClass", Status: doctor.OK, Found: info.RuntimeClass}
 	switch {

@@ -112,12 +112,9 @@ func TestWhatAClusterLacks(t *testing.T) {
 			checks, answers := seen(t, test.options)
 			should.Equal(t, answers, test.answers, "answers")
 			at := slices.IndexFunc(checks, func(c doctor.Check) bool { return c.Name == test.check })
-			if at < 0 {
-				t.Fatalf("there is no check of %s in %+v", test.check, checks)
-			}
-			if c := checks[at]; c.Status != test.status || !strings.Contains(c.Found, test.found) || !strings.Contains(c.Fix, test.fix) {
-				t.Errorf("%+v", c)
-			}
+			must.Hold(t, at >= 0, "there is no check of %s in %+v", test.check, checks)
+			c := checks[at]
+			should.Hold(t, c.Status == test.status && strings.Contains(c.Found, test.found) && strings.Contains(c.Fix, test.fix), "%+v", c)
 		})
 	}
 }

@@ -4,19 +4,15 @@ package cluster
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // commands adds to `setup` its flags for clusters, and its work with --engine kubernetes.
@@ -26,9 +22,7 @@ func (k *settings) commands(root *cobra.Command, s *server.Program) {
 		panic(err) // the core adds it
 	}
 	var programs string
-	var template bool
 	setup.Flags().StringVar(&programs, "programs-archive", "", "write the programs image for Kubernetes to this `file`, for podman load, ctr images import or kind load image-archive")
-	setup.Flags().BoolVar(&template, "sandbox-template", false, "print the SandboxTemplate and the SandboxWarmPool of --warm-pool, for kubectl apply, and do nothing else")
 	setup.Long += `
 
 With --engine kubernetes there is nothing to build: the nodes of the cluster
@@ -41,8 +35,6 @@ nothing else.`
 		switch {
 		case programs != "":
 			return writePrograms(programs)
-		case template:
-			return k.printTemplate(command.Context(), s)
 		case s.EngineName == engineName:
 			return k.setUp(command, s)
 		}
@@ -50,7 +42,7 @@ nothing else.`
 	}
 }
 
-// setUp makes nothing: it checks that everything is there, and lists the addresses that the nodes of the cluster must reach.
+// setUp makes no images: it checks that everything is there, and lists the addresses that the cluster's nodes must reach.
 func (k *settings) setUp(command *cobra.Command, s *server.Program) error {
 	for _, name := range []string{"build", "base", "rebuild", "registry", "save"} {
 		if command.Flags().Changed(name) {
@@ -72,24 +64,6 @@ func (k *settings) setUp(command *cobra.Command, s *server.Program) error {
 		return server.ErrReported
 	}
 	return cmd.PrintReady(command)
-}
-
-// printTemplate prints the objects that an operator of agent-sandbox applies.
-func (k *settings) printTemplate(ctx context.Context, s *server.Program) error {
-	if s.EngineName != engineName || k.WarmPool == "" {
-		return cmd.Usage(errors.New("--sandbox-template needs --engine kubernetes and --warm-pool NAME"))
-	}
-	return cmd.WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
-		spec, err := s.Spec(on, log)
-		if err != nil {
-			return err
-		}
-		objects, err := on.(*kubernetes.Engine).Template(ctx, spec)
-		if err == nil {
-			fmt.Printf("%s\n", objects)
-		}
-		return err
-	})
 }
 
 // writePrograms writes the programs image into a file, and prints its name at the place where it is loaded.

@@ -33,7 +33,7 @@ var supervisors embed.FS
 
 // An interpreter runs the kernels; the patterns leave their tests (test_*.py) out.
 //
-//go:embed kernel/python/[a-su-z]*.py kernel/python/t[a-df-z]*.py kernel/node/main.cjs kernel/node/install.cjs kernel/node/common kernel/node/kernel kernel/node/watcher kernel/lib kernel/bin
+//go:embed kernel/python/[a-su-z]*.py kernel/python/t[a-df-z]*.py kernel/python/kept/*.py kernel/node/main.cjs kernel/node/install.cjs kernel/node/common kernel/node/kernel kernel/node/watcher kernel/lib kernel/bin
 var kernels embed.FS
 
 // ErrArchitecture reports that there is no supervisor for a kind of processor.
@@ -55,6 +55,11 @@ func Join() []string { return []string{path.Join(ProgramsDir, "supervisor"), "jo
 // Document returns the command that prints the text of a document, in a container with Python.
 func Document() []string {
 	return []string{"python3", "-I", path.Join(ProgramsDir, "python/document.py")}
+}
+
+// Picture returns the command that prints a smaller image, in a container with Python and Pillow.
+func Picture() []string {
+	return []string{"python3", "-I", path.Join(ProgramsDir, "python/pictures.py")}
 }
 
 // Install returns the program that installs a language's packages.

@@ -23,20 +23,16 @@ func TestEachClientHasASessionOfItsOwn(t *testing.T) {
 	must.Equal(t, len(sessions), len(clients), "the sessions are %v", sessions)
 	for id, value := range clients {
 		wantValue(t, mustRun(t, m, RunOptions{SessionID: id, Code: "x"}), value)
-		if info, err := m.Session(t.Context(), id); err != nil || !info.Default || info.DefaultOf != id || info.Named {
-			t.Errorf("%q: %+v, %v", id, info, err)
-		}
+		info, err := m.Session(t.Context(), id)
+		should.Hold(t, err == nil && info.Default && info.DefaultOf == id && !info.Named, "%q: %+v, %v", id, info, err)
 	}
 	must.OK(t, should.ErrOf(m.CloseSession(t.Context(), DefaultOf("a"), false)))
-	if _, err := m.OpenFile(t.Context(), DefaultOf("a"), "x", ReadOptions{}); fault.From(err).Code != fault.SessionNotFound {
-		t.Errorf("after its end: %v", err)
-	}
-	if info, err := m.Session(t.Context(), DefaultOf("a")); err != nil || info.ID != "" || !info.Default {
-		t.Errorf("before the next one: %+v, %v", info, err)
-	}
-	if known := m.Known(); len(known) != len(clients)-1 {
-		t.Errorf("%+v are left", known)
-	}
+	_, err := m.OpenFile(t.Context(), DefaultOf("a"), "x", ReadOptions{})
+	should.Hold(t, fault.From(err).Code == fault.SessionNotFound, "after its end: %v", err)
+	info, err := m.Session(t.Context(), DefaultOf("a"))
+	should.Hold(t, err == nil && info.ID == "" && info.Default, "before the next one: %+v, %v", info, err)
+	known := m.Known()
+	should.Hold(t, len(known) == len(clients)-1, "%+v are left", known)
 	must.Code(t, runs.CheckSessionID(DefaultOf("a")), fault.InvalidSessionID)
 }
 
@@ -51,13 +47,11 @@ func TestAClientThatIsGoneMakesRoom(t *testing.T) {
 			mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf(client)})
 			time.Sleep(time.Second)
 		}
-		_, err := finish(m, RunOptions{Code: "1", SessionID: DefaultOf("d")})
-		must.Code(t, err, fault.MaxSessions)
+		must.Code(t, should.ErrOf(finish(m, RunOptions{Code: "1", SessionID: DefaultOf("d")})), fault.MaxSessions)
 		gone[DefaultOf("b")], gone[DefaultOf("c")] = true, true
 		mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf("d")})
-		if info, err := m.Session(t.Context(), DefaultOf("c")); err != nil || info.ID == "" {
-			t.Errorf("the wrong one was closed: %+v, %v", info, err)
-		}
+		info, err := m.Session(t.Context(), DefaultOf("c"))
+		should.Hold(t, err == nil && info.ID != "", "the wrong one was closed: %+v, %v", info, err)
 		time.Sleep(time.Second)
 		wantNote(t, mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf("b")}), "another one needed its place")
 	})
@@ -81,32 +75,28 @@ func TestASessionThatWasClosedElsewhereIsSaid(t *testing.T) {
 		"a client's own, by itself":             {session: DefaultOf("a"), want: nothing},
 		"where there is one client":             {session: "named", byItsID: true, alone: true, want: nothing},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				config := testConfig(t, completingEngine(t))
-				if !test.alone {
-					config.Gone = func(string, time.Duration) bool { return false }
-				}
-				if test.ready {
-					config.Prewarm = []Language{Python}
-				}
-				m := newTestManager(t, config)
-				m.Prewarm()
-				synctest.Wait()
-				id := test.session
-				if first := mustRun(t, m, RunOptions{Code: "1", SessionID: test.session}); test.byItsID {
-					id = first.SessionID
-				}
-				synctest.Wait()
-				must.OK(t, should.ErrOf(m.CloseSession(t.Context(), id, test.keepFiles)))
-				next := mustRun(t, m, RunOptions{Code: "2", SessionID: test.session})
-				if notes := strings.Join(next.Notes, "\n"); !strings.Contains(notes, test.want) || test.want == nothing && notes != "" {
-					t.Errorf("the notes are %q", notes)
-				}
-				if again := mustRun(t, m, RunOptions{Code: "3", SessionID: test.session}); len(again.Notes) > 0 {
-					t.Errorf("then they are %q", again.Notes)
-				}
-			})
+		bubbleOf(t, name, func(t *testing.T) {
+			config := testConfig(t, completingEngine(t))
+			if !test.alone {
+				config.Gone = func(string, time.Duration) bool { return false }
+			}
+			if test.ready {
+				config.Prewarm = []Language{Python}
+			}
+			m := newTestManager(t, config)
+			m.Prewarm()
+			synctest.Wait()
+			id := test.session
+			if first := mustRun(t, m, RunOptions{Code: "1", SessionID: test.session}); test.byItsID {
+				id = first.SessionID
+			}
+			synctest.Wait()
+			must.OK(t, should.ErrOf(m.CloseSession(t.Context(), id, test.keepFiles)))
+			next := mustRun(t, m, RunOptions{Code: "2", SessionID: test.session})
+			notes := strings.Join(next.Notes, "\n")
+			should.Hold(t, strings.Contains(notes, test.want) && (test.want != nothing || notes == ""), "the notes are %q", notes)
+			again := mustRun(t, m, RunOptions{Code: "3", SessionID: test.session})
+			should.Hold(t, len(again.Notes) == 0, "then they are %q", again.Notes)
 		})
 	}
 }

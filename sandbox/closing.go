@@ -21,26 +21,7 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 		size = s.size(ctx)
 	}
 	s.cancel(runs.ErrClosing)
-	s.engine.Mu.Lock()
-	defer s.engine.Mu.Unlock()
-	if s.engine.Stale {
-		keepFiles = false // it has none: what is there is a closed session's
-	}
-	var volumes []string
-	if !keepFiles {
-		volumes = []string{s.engine.VolumeName()}
-		// If the removal fails, a later sweep knows that the files are not kept.
-		if err := s.uses.Lock.Drop(); err != nil {
-			s.config.Logger.Warn("session lock", "session", s.id, "error", err)
-		}
-	}
-	var err error
-	if s.engine.Used() || s.engine.Stale {
-		err = s.config.Engine.Remove(ctx, s.engine.Names(), volumes)
-	}
-	if keepFiles && err == nil {
-		s.engine.Rest(size, s.uses.History.Bytes())
-	}
+	keepFiles, err := s.place.End(ctx, keepFiles, s.uses, size)
 	if keepFiles {
 		ending, cancel := context.WithTimeout(ctx, place.LeaveTime)
 		s.uses.Await(ending)
@@ -70,16 +51,7 @@ func (s *session) leaveBehind(ctx context.Context) {
 	}
 	size := s.size(ctx)
 	// A container that just starts should come up; otherwise the next server finds half of one.
-	if s.engine.Lock(ctx) {
-		defer s.engine.Mu.Unlock()
-		if size != nil && s.engine.Record != nil {
-			s.engine.Record.SizeBytes, s.engine.Record.HistoryBytes = *size, s.uses.History.Bytes()
-			s.engine.SaveRecord()
-		}
-		for _, c := range s.engine.Ready {
-			c.Close()
-		}
-	}
+	defer s.place.Leave(ctx, size, s.uses.History.Bytes())()
 	for _, run := range s.uses.All() {
 		if !run.Over() {
 			run.Unrecorded.Store(true) // the next server may hear its end

@@ -25,18 +25,18 @@ type Document struct {
 	LinesLeft int64 `json:"lines_left"`
 }
 
-// ReadDocument returns the text of a file of an existing session, at most so many bytes of it: an office document, a PDF, a
-// notebook or an archive, of this MIME type. A program in the session's Python container reads it, because the file is hostile.
-// The error is a fault.
+// ReadDocument returns the text of a file of an existing session, at most so many bytes of it: a document, a
+// notebook, an archive or a file of data, of this MIME type; of an image a smaller one in base64. A program in the session's Python container
+// reads it, because the file is hostile. The error is a fault.
 func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mime string, most int) (Document, error) {
-	s, err := m.open(sessionID, toResume)
+	s, err := m.open(ctx, sessionID, toResume)
 	if err != nil {
 		return Document{}, err
 	}
 	i := s.interpreters[Python]
 	if i == nil {
 		return Document{}, fault.New(fault.EngineUnavailable, "Read it with code, or switch Python on with --python-image.",
-			"Python is switched off, which reads %q as text.", text.Safe(f.Path, 120))
+			"Python is switched off, which reads %q.", text.Safe(f.Path, 120))
 	}
 	if err := s.uses.Enter(); err != nil {
 		return Document{}, err
@@ -52,7 +52,11 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 	ctx, cancel := context.WithTimeout(ctx, documentPatience)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	proc, err := s.engine.Exec(ctx, i.Name(), s.config.Kernels[Python].Document)
+	program := s.config.Kernels[Python].Document
+	if strings.HasPrefix(mime, "image/") {
+		program = s.config.Kernels[Python].Picture
+	}
+	proc, err := s.place.Exec(ctx, i.Name(), program)
 	if err != nil {
 		return Document{}, s.files.Fault(ctx, err)
 	}
@@ -106,11 +110,11 @@ func (a documentAnswer) fault(f File, mime string) *fault.Error {
 	case "encrypted":
 		return fault.New(fault.InvalidContent, "Ask the user for the password, and open it with code.", "%q is encrypted.", name)
 	case "missing":
-		return fault.New(fault.ExecutionFailed, "Read it with code, or use an image that has it.", "The Python image has no %s, which %q needs to be given as text.", text.Safe(a.Detail, 100), name)
+		return fault.New(fault.ExecutionFailed, "Read it with code, or use an image that has it.", "The Python image has no %s, which reads %q.", text.Safe(a.Detail, 100), name)
 	case "broken":
 		return fault.New(fault.InvalidContent, "It may be damaged, or be something else than its name says: look at it with code.",
 			"%q cannot be read as %s: %s", name, mime, text.Safe(a.Detail, 200))
 	}
-	return fault.New(fault.ArtifactTooLarge, "Read what is needed of it with code.", "To give %q as text would take more memory or time than it may.", name).
+	return fault.New(fault.ArtifactTooLarge, "Read what is needed of it with code, or make it smaller.", "To read %q would take more memory or time than it may.", name).
 		With("size_bytes", f.SizeBytes)
 }

@@ -45,7 +45,8 @@ func (m *Manager) Drain(on bool) {
 	}
 }
 
-func (m *Manager) drains() bool {
+// Drains reports whether other servers get the named sessions as soon as they want them.
+func (m *Manager) Drains() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.stopDraining != nil

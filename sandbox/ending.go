@@ -55,7 +55,7 @@ func (m *Manager) closeExpired(now time.Time) {
 		if !s.uses.BeginClosing(func() bool { return s.uses.HasExpired(now) }) {
 			continue
 		}
-		sleeps := s.named && s.engine.HasFiles() && (m.conf().Keep > s.limits.Ends().IdleTimeout || state.IsPinned(m.conf().StateDir, s.id))
+		sleeps := s.named && s.place.HasFiles() && (m.conf().Keep > s.limits.Ends().IdleTimeout || state.IsPinned(m.conf().StateDir, s.id))
 		m.conf().Logger.Info("session expired", "session", s.id, "files_kept", sleeps)
 		m.noteExpired(s, now, sleeps)
 		m.working.Go(func() { m.endSession(s, sleeps) })
@@ -95,7 +95,7 @@ func asVisit(c *Config) *Config {
 // asHeir is asVisit for ending kernels of other servers, which write their snapshots by their own settings.
 func asHeir(c *Config, id string) *Config {
 	heir := asVisit(c)
-	heir.FreezeBytes, heir.FreezeTime = max(1, heir.FreezeBytes), stay.Of(c, id).Freeze
+	heir.FreezeBytes, heir.FreezeTime = max(1, heir.FreezeBytes), stay.Of(&c.Config, id).Freeze
 	return heir
 }
 
@@ -136,7 +136,7 @@ func (m *Manager) sleepLeft(id string, lock *state.Lock) bool {
 
 // reachAll connects to earlier servers' kernels, whatever their settings.
 func (s *session) reachAll(ctx context.Context) {
-	if !s.engine.Resumed.Load() || !s.config.Freezes() {
+	if !s.place.IsResumed() || !s.config.Freezes() {
 		return
 	}
 	for _, l := range s.files.StartedEarlier() {
@@ -155,7 +155,7 @@ const (
 // Freeze makes the kernels of a named session write their snapshots and go on. It returns the reasons of those that could not.
 // With ends, a running run is no reason, because it ends too and the snapshot follows then.
 func (m *Manager) Freeze(ctx context.Context, id string, ends bool) (problems []string, err error) {
-	s, err := m.open(id, toResume)
+	s, err := m.open(ctx, id, toResume)
 	if err != nil || !s.named || !s.config.Freezes() {
 		return nil, err
 	}

@@ -15,10 +15,13 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // testEngine is an engine whose containers are processes with the real supervisor. Tests may have its calls come to
@@ -48,6 +51,12 @@ func bubble(t *testing.T, test func(*testing.T)) {
 		runtime.GC()
 	}()
 	synctest.Test(t, test)
+}
+
+// bubbleOf is a part of a test in a bubble of its own.
+func bubbleOf(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { bubble(t, test) })
 }
 
 func newEngine(t *testing.T) *testEngine { return &testEngine{Processes: enginetest.New(t)} }
@@ -80,7 +89,9 @@ func (e *testEngine) Image(ctx context.Context, ref string) (engine.ImageInfo, e
 	if err := e.faultsNow().image; err != nil {
 		return engine.ImageInfo{}, err
 	}
-	return e.Processes.Image(ctx, strings.TrimSuffix(ref, anotherImage))
+	info, err := e.Processes.Image(ctx, strings.TrimSuffix(ref, anotherImage))
+	info.Labels = map[string]string{containers.LabelVersions: strings.Repeat("one 1.0, ", 1000)}
+	return info, err
 }
 
 func (e *testEngine) Start(ctx context.Context, spec engine.Spec) (engine.Started, error) {
@@ -136,8 +147,7 @@ func (e *testEngine) specs() []engine.Spec {
 
 func (e *testEngine) holds(t *testing.T) []string {
 	t.Helper()
-	inventory, err := e.Processes.List(t.Context(), LabelSession, "")
-	must.OK(t, err)
+	inventory := must.Get(e.Processes.List(t.Context(), LabelSession, ""))(t)
 	var names []string
 	for _, c := range inventory.Containers {
 		names = append(names, c.Name)
@@ -252,16 +262,16 @@ func hostileTo(answer func(p peer, run heard)) func(p peer) {
 const hang = "import time\nprint('so far', flush=True)\ntime.sleep(600)"
 
 func testConfig(t *testing.T, e *testEngine) Config {
-	return Config{
-		Engine: e,
+	return Config{Config: place.Config{
+		Rules: runs.Rules{
+			CodeBytes: 1000, OutputBytes: 1000, RunTimeout: time.Minute, MaxRunTimeout: time.Hour, IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour,
+			MaxSessions: 3, StateDir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+		},
+		Engine: e, Host: "host", SpoolBytes: 1 << 20, KeepLimit: 10 << 30, StartTimeout: time.Minute,
 		Kernels: map[Language]KernelConfig{
 			Python: {Image: enginetest.Image, Interpreter: "python3", Join: containers.Join()},
 		},
-		CodeBytes: 1000, OutputBytes: 1000, SpoolBytes: 1 << 20,
-		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour,
-		KeepLimit: 10 << 30, StartTimeout: time.Minute, MaxSessions: 3, StateDir: t.TempDir(), Host: "host",
-		Logger: slog.New(slog.DiscardHandler),
-	}
+	}}
 }
 
 // NewTestManager must be called inside the bubble that the test runs in.
@@ -302,25 +312,22 @@ func sweptBy(t *testing.T, e *testEngine, config Config, idle time.Duration) (id
 // mustRun waits for a run that is expected to have a result.
 func mustRun(t *testing.T, m *Manager, options RunOptions) *Result {
 	t.Helper()
-	res, err := finish(m, options)
-	must.OK(t, err, "run %q", options.Code)
+	res := must.Get(finish(m, options))(t, "run %q", options.Code)
 	return res
 }
 
 // wantValue wants a run to come to a value and to tell nothing.
 func wantValue(t *testing.T, res *Result, value string) {
 	t.Helper()
-	if res.Value == nil || *res.Value != value || len(res.Notes) != 0 {
-		t.Errorf("%s came to %+v, not to %s: notes %q, error %+v", res.RunID, res.Value, value, res.Notes, res.Error)
-	}
+	should.Hold(t, res.Value != nil && *res.Value == value && len(res.Notes) == 0,
+		"%s came to %+v, not to %s: notes %q, error %+v", res.RunID, res.Value, value, res.Notes, res.Error)
 }
 
 // mustHang begins a run that goes on.
 func mustHang(t *testing.T, m *Manager, options RunOptions) *Run {
 	t.Helper()
 	options.Language, options.Code = Python, hang
-	run, err := m.Run(options)
-	must.OK(t, err)
+	run := must.Get(m.Run(options))(t)
 	must.Soon(t, "the code runs", func() bool { return run.SoFar(t.Context()).Stdout.Head == "so far\n" })
 	return run
 }
@@ -330,9 +337,8 @@ func mustCancel(t *testing.T, run *Run) {
 	t.Helper()
 	run.Interrupt()
 	<-run.Done()
-	if res, err := run.Result(); err != nil || res.Status != Cancelled || res.ExitCode != 130 || res.VariablesLost {
-		t.Errorf("it came to %+v, %v", res, err)
-	}
+	res, err := run.Result()
+	should.Hold(t, err == nil && res.Status == Cancelled && res.ExitCode == 130 && !res.VariablesLost, "it came to %+v, %v", res, err)
 }
 
 func finish(m *Manager, options RunOptions) (*Result, error) {

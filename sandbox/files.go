@@ -57,7 +57,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	if u.Existing {
 		need = toResume
 	}
-	s, err := m.open(u.SessionID, need)
+	s, err := m.open(ctx, u.SessionID, need)
 	if err != nil {
 		return File{}, "", err
 	}
@@ -86,7 +86,7 @@ func fileLimits(c *Config) files.Limits {
 // run_not_found, invalid_argument if the state from before the run is not kept, and those of the engine.
 func (m *Manager) OpenFile(ctx context.Context, sessionID, path string, o ReadOptions) (*FileReader, error) {
 	var r *FileReader
-	s, err := m.open(sessionID, toResume)
+	s, err := m.open(ctx, sessionID, toResume)
 	if err == nil {
 		r, err = s.files.Open(ctx, path, o)
 	}
@@ -174,7 +174,7 @@ func (m *Manager) ImportFiles(ctx context.Context, sessionID string, next func()
 }
 
 func (m *Manager) useFiles(ctx context.Context, sessionID string, use func(context.Context, files.Client) error) error {
-	s, err := m.open(sessionID, toResume)
+	s, err := m.open(ctx, sessionID, toResume)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (m *Manager) useFiles(ctx context.Context, sessionID string, use func(conte
 
 // Resume opens a named session of an earlier server, or one already open here. It never makes one: session_not_found then.
 func (m *Manager) Resume(ctx context.Context, id string) (SessionInfo, error) {
-	s, err := m.open(id, toResume)
+	s, err := m.open(ctx, id, toResume)
 	if err != nil {
 		return SessionInfo{}, err
 	}
@@ -211,7 +211,7 @@ func splitVersion(path string) (name, run string) {
 
 // openBefore opens a file as it was before the run of o.
 func (m *Manager) openBefore(ctx context.Context, sessionID, path string, o ReadOptions) (*FileReader, error) {
-	s, entry, err := m.sessionOf(sessionID, o.Before)
+	s, entry, err := m.sessionOf(ctx, WayBack{SessionID: sessionID, RunID: o.Before})
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (m *Manager) openBefore(ctx context.Context, sessionID, path string, o Read
 // returns the session. An error of visit ends it and comes back; the others are faults, among them run_not_found, and invalid_argument if
 // that state is not kept.
 func (m *Manager) WalkBefore(ctx context.Context, sessionID, runID string, visit func(Entry) error) (string, WalkEnd, error) {
-	s, entry, err := m.sessionOf(sessionID, runID)
+	s, entry, err := m.sessionOf(ctx, WayBack{SessionID: sessionID, RunID: runID})
 	if err != nil {
 		return sessionID, WalkEnd{}, err
 	}

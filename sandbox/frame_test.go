@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
@@ -59,9 +60,7 @@ func TestForgedTimesAndNumbersAreBoundedInResults(t *testing.T) {
 			p.stay()
 		}))
 		res := mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"})
-		if res.ExitCode != want.ExitCode || res.Duration != want.Duration || len(res.Artifacts) != 1 {
-			t.Fatalf("got %+v", res)
-		}
+		must.Hold(t, res.ExitCode == want.ExitCode && res.Duration == want.Duration && len(res.Artifacts) == 1, "got %+v", res)
 		should.OK(t, should.ErrOf(json.Marshal(files.Moment(res.Artifacts[0].ModifiedMS))))
 	}
 }
@@ -75,7 +74,7 @@ func TestControlCharactersAreShownAndNotSent(t *testing.T) {
 }
 
 func TestDisplaysAreReplacedAndTakenBack(t *testing.T) {
-	run := runs.NewRun(t.Context(), &Config{}, "r", "s", RunOptions{})
+	run := runs.NewRun(t.Context(), &runs.Rules{}, "r", "s", RunOptions{})
 	for _, test := range []struct{ key, text, want string }{
 		{"a", "1", "1"}, {"", "2", "1 2"}, {"a", "33", "33 2"}, {"b", "4", "33 2"}, {"a", "5", "5 2"}, {"clear", "", ""}, {"a", "6", "6"}, {"", "7", "6 7"},
 	} {
@@ -89,9 +88,8 @@ func TestDisplaysAreReplacedAndTakenBack(t *testing.T) {
 		for _, d := range run.Displays {
 			shown, held = append(shown, string(d.Data["text/plain"])), held+len(d.Data["text/plain"])
 		}
-		if got := strings.Join(shown, " "); got != test.want || run.Held != held {
-			t.Errorf("after %v: %q, %d bytes are held", test, got, run.Held)
-		}
+		got := strings.Join(shown, " ")
+		should.Hold(t, got == test.want && run.Held == held, "after %v: %q, %d bytes are held", test, got, run.Held)
 	}
 }
 
@@ -104,7 +102,7 @@ func FuzzResult(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		run := runs.NewRun(t.Context(), &Config{OutputBytes: 100}, "r", "s", RunOptions{})
+		run := runs.NewRun(t.Context(), &runs.Rules{OutputBytes: 100}, "r", "s", RunOptions{})
 		var progress protocol.Progress
 		if json.Unmarshal(body, &progress) == nil {
 			run.Followed().Advance(progress)
@@ -115,16 +113,12 @@ func FuzzResult(f *testing.F) {
 				run.Followed().Show(shown, 2)
 			}
 		}
-		if len(run.Displays) > 2 {
-			t.Errorf("%d displays", len(run.Displays))
-		}
+		should.Hold(t, len(run.Displays) <= 2, "%d displays", len(run.Displays))
 		var done protocol.Done
 		if json.Unmarshal(body, &done) != nil {
 			return
 		}
 		res := runs.ResultOf(done, 100)
-		if len(res.Stdout.Head) > 103 || len(res.Artifacts) > MaxArtifacts {
-			t.Errorf("not bounded: %+v", res)
-		}
+		should.Hold(t, len(res.Stdout.Head) <= 103 && len(res.Artifacts) <= MaxArtifacts, "not bounded: %+v", res)
 	})
 }

@@ -55,7 +55,7 @@ func (x *index) all() []*session {
 
 // usedEngine reports whether the engine may hold anything of the sessions.
 func (x *index) usedEngine() bool {
-	return slices.ContainsFunc(x.all(), func(s *session) bool { return s.engine.Used() })
+	return slices.ContainsFunc(x.all(), func(s *session) bool { return s.place.Used() })
 }
 
 // setDefault fills in the client of a default session.
@@ -147,9 +147,30 @@ func (m *Manager) findEarlier(id string) (*Run, error) {
 		return nil, err
 	}
 	if entry.Over() {
-		return entry.Run(context.Background(), m.conf(), session), nil
+		return entry.Run(context.Background(), &m.conf().Rules, session), nil
 	}
 	return m.takeUp(session, entry)
+}
+
+// Named returns the name of the session that an id of DefaultOf stands for, empty if there is none yet, and a name as it is.
+func (m *Manager) Named(id string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.resolve(id)
+}
+
+// SessionOfRun returns the session of a run or of a restore; empty: it is not known. It opens none.
+func (m *Manager) SessionOfRun(runID string) string {
+	for _, s := range m.all() {
+		if s.uses.Find(runID) != nil {
+			return s.id
+		}
+	}
+	if owner, _ := m.restoreOf(runID); owner != "" {
+		return owner
+	}
+	owner, _, _ := m.findEntry(runID)
+	return owner
 }
 
 // findEntry looks a run up in the histories of the sessions that are open here or wait for a server.
@@ -178,7 +199,7 @@ func (m *Manager) findEntry(id string) (session string, entry *HistoryEntry, err
 
 // takeUp opens the session of a run without a known end, to find that end out.
 func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
-	s, err := m.open(session, toUse)
+	s, err := m.open(context.Background(), session, toUse)
 	if err != nil {
 		return nil, err
 	}
@@ -191,11 +212,11 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 	// It may have ended in a server that released the session then.
 	if found, _ := history.Find(s.folder(), entry.RunID); found != nil {
 		if now := runs.EntryOf(found, session); now.Over() {
-			return now.Run(context.Background(), m.conf(), session), nil
+			return now.Run(context.Background(), &m.conf().Rules, session), nil
 		}
 	}
 	// It ended this moment, and its end is about to be recorded.
-	run := entry.Run(context.Background(), m.conf(), session)
+	run := entry.Run(context.Background(), &m.conf().Rules, session)
 	run.Finish(runs.LostResult(run, true), nil, nil)
 	return run, nil
 }

@@ -64,6 +64,8 @@ type SessionInfo struct {
 	Containers int
 	Created    time.Time
 	LastUsed   time.Time
+	// Going and LastHour count the runs that go on, and those of the last hour, in this server.
+	Going, LastHour int
 	// Limits are those in force; Limited reports that they are the session's own.
 	Limits  SessionLimits
 	Times   Times // in force
@@ -83,6 +85,7 @@ func (s *session) info(kept []Language) SessionInfo {
 	info := SessionInfo{ID: s.id, Named: s.named, Owner: OwnerThis, State: StateOpen}
 	info.Created, info.LastUsed = s.uses.Times()
 	info.Limits, info.Limited, info.Times = s.limits.Now()
+	info.Going, info.LastHour = s.uses.Counts()
 	if s.named {
 		info.describeStay(s.config, max(s.config.Keep, info.Times.IdleTimeout))
 	}
@@ -91,7 +94,7 @@ func (s *session) info(kept []Language) SessionInfo {
 			info.Containers++
 		}
 		if info.Place == (engine.Location{}) && l.Container.Load() != nil { // a live container keeps its name
-			info.Place = stay.LocationOf(s.config.Engine, s.engine.Name(l.Name()))
+			info.Place = stay.LocationOf(s.config.Engine, s.place.Name(l.Name()))
 		}
 	}
 	for _, l := range s.interpreters {
@@ -143,14 +146,14 @@ func (s *session) kept(ctx context.Context, left *stay.Leftover) []Language {
 	defer cancel()
 	if left == nil {
 		var err error
-		if left, err = stay.LeftoverOf(ctx, s.config, s.id); err != nil || left == nil {
+		if left, err = stay.LeftoverOf(ctx, &s.config.Config, s.id); err != nil || left == nil {
 			s.config.Logger.Debug("list kept kernels", "session", s.id, "error", err)
 			return nil
 		}
 	}
 	var kept []Language
 	for _, l := range s.links {
-		if !slices.Contains(left.Running, l.Name()) || place.IsAny(s.engine.Fits(ctx, l.Languages, l.KeyOf(unreached)), place.ErrNeverStarted, place.ErrOtherSettings) {
+		if !slices.Contains(left.Running, l.Name()) || place.IsAny(s.place.Fits(ctx, l.Languages, l.KeyOf(unreached)), place.ErrNeverStarted, place.ErrOtherSettings) {
 			continue
 		}
 		for language, key := range unreached {
@@ -165,7 +168,7 @@ func (s *session) kept(ctx context.Context, left *stay.Leftover) []Language {
 // unreached returns by language the settings of earlier servers' containers, for languages without a kernel in this server. It
 // reads the record's file: the record itself is locked while a container starts.
 func (s *session) unreached() map[string]string {
-	if !s.engine.Resumed.Load() {
+	if !s.place.IsResumed() {
 		return nil
 	}
 	r := state.LoadRecord(s.config.StateDir, s.id)
@@ -210,7 +213,7 @@ func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 	if begin {
 		need = toUse
 	}
-	s, err := m.open(id, need)
+	s, err := m.open(context.Background(), id, need)
 	if err != nil {
 		return Lease{}, err
 	}
@@ -226,7 +229,7 @@ func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, place.ListTimeout)
 	defer cancel()
-	left, err := stay.LeftoverOf(ctx, m.conf(), id)
+	left, err := stay.LeftoverOf(ctx, &m.conf().Config, id)
 	switch {
 	case left != nil:
 	case state.IsKept(m.conf().StateDir, id):
@@ -242,9 +245,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	}
 	if info.Owner == OwnerNone {
 		as := m.newSession(id, true, nil, m.conf())
-		as.engine.Resumed.Store(true)
-		as.engine.Record = state.LoadRecord(m.conf().StateDir, id)
-		as.limits.Restore(as.engine.Record)
+		as.place.Look()
 		kept := as.kept(ctx, left)
 		info.Kernels = slices.DeleteFunc(info.Kernels, func(k KernelInfo) bool { return !slices.Contains(kept, k.Language) })
 	}
@@ -285,7 +286,7 @@ func (m *Manager) Known() []SessionInfo {
 func unborn(c *Config, id string) SessionInfo {
 	now := time.Now()
 	info := SessionInfo{Default: true, DefaultOf: id, Owner: OwnerThis, State: StateOpen, Created: now, LastUsed: now}
-	info.Limits, info.Limited, info.Times = (&runs.Limits{Config: c}).Now()
+	info.Limits, info.Limited, info.Times = (&runs.Limits{Rules: &c.Rules}).Now()
 	for language := range c.Kernels {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "not started"})
 	}
@@ -302,13 +303,22 @@ func sortKernels(kernels []KernelInfo) {
 // that no server holds open. Newest use first. It does not ask the engine, so a kernel that ended by itself after its server is
 // listed as waiting.
 func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
-	config := m.conf()
+	list, config := m.OpenSessions(ctx), m.conf()
 	others := make(map[string]*stay.Leftover)
 	for id, used := range state.Uses(config.StateDir) {
-		if !place.IsSpare(id) || state.IsKept(config.StateDir, id) { // its files are there, without a record of their owner
-			others[id] = stay.Recorded(config, id, used)
+		isOwn := slices.ContainsFunc(list, func(info SessionInfo) bool { return info.ID == id })
+		if !isOwn && (!place.IsSpare(id) || state.IsKept(config.StateDir, id)) { // its files are there, without a record of their owner
+			others[id] = stay.Recorded(&config.Config, id, used)
 		}
 	}
+	list = append(list, infos(config, others)...)
+	slices.SortFunc(list, func(a, b SessionInfo) int { return b.LastUsed.Compare(a.LastUsed) })
+	return list
+}
+
+// OpenSessions describes the sessions of this server, unordered.
+func (m *Manager) OpenSessions(ctx context.Context) []SessionInfo {
+	config := m.conf()
 	var list []SessionInfo
 	var own sync.WaitGroup
 	var listing sync.Mutex
@@ -316,8 +326,10 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 		if !s.isOpen() {
 			continue
 		}
-		left := cmp.Or(others[s.id], &stay.Leftover{})
-		delete(others, s.id)
+		left := &stay.Leftover{}
+		if used, err := state.LastUsed(config.StateDir, s.id); err == nil {
+			left = stay.Recorded(&config.Config, s.id, used)
+		}
 		own.Go(func() { // each asks a kernel
 			info := m.describe(ctx, s, left)
 			listing.Lock()
@@ -326,8 +338,6 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 		})
 	}
 	own.Wait()
-	list = append(list, infos(config, others)...)
-	slices.SortFunc(list, func(a, b SessionInfo) int { return b.LastUsed.Compare(a.LastUsed) })
 	return list
 }
 
@@ -362,7 +372,7 @@ func leftoverInfo(config *Config, l *stay.Leftover, id string, take func(dir, id
 		return SessionInfo{}, false // it waits for a session
 	}
 	info := SessionInfo{ID: id, Named: l.Named || l.Spare, Owner: OwnerOther, State: StateOpen, Created: l.Newest, LastUsed: l.Newest, Place: l.Place}
-	own, r := runs.Limits{Config: config}, state.LoadRecord(config.StateDir, id)
+	own, r := runs.Limits{Rules: &config.Rules}, state.LoadRecord(config.StateDir, id)
 	if r != nil {
 		info.Created = r.Created
 		own.Restore(r)
@@ -371,14 +381,14 @@ func leftoverInfo(config *Config, l *stay.Leftover, id string, take func(dir, id
 		}
 	}
 	info.Limits, info.Limited, info.Times = own.Now()
-	busy := runs.BusyWith(config, id)
+	busy := runs.BusyWith(&config.Rules, id)
 	lock, err := take(config.StateDir, id)
 	if err != nil {
 		if used, err := state.LastUsed(config.StateDir, id); err == nil {
 			info.LastUsed = notAfter(time.Now(), used) // its server keeps the time current
 		}
 		if info.Named {
-			info.describeStay(config, stay.ByRecord(config, r).Keep)
+			info.describeStay(config, stay.ByRecord(&config.Config, r).Keep)
 		}
 		for language, run := range busy {
 			info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "running", Run: run})
@@ -400,7 +410,7 @@ func leftoverInfo(config *Config, l *stay.Leftover, id string, take func(dir, id
 	sortKernels(info.Kernels)
 	if lock.Kept() {
 		info.LastUsed = notAfter(time.Now(), lock.LastUsed())
-		info.describeStay(config, stay.ByRecord(config, r).Keep)
+		info.describeStay(config, stay.ByRecord(&config.Config, r).Keep)
 	}
 	return info, l.Wanted(lock)
 }
@@ -424,6 +434,17 @@ func (m *Manager) MemoryLimit(id string) int64 {
 		return memory
 	}
 	return s.limits.Container().MemoryBytes
+}
+
+// IsNamed reports whether a session has a name of its own, so that what an end of its kernels writes is read again.
+func (m *Manager) IsNamed(id string) bool {
+	m.mu.Lock()
+	s := m.sessions[m.resolve(id)]
+	m.mu.Unlock()
+	if s != nil {
+		return s.named
+	}
+	return !isDefault(id) && state.IsKept(m.conf().StateDir, id)
 }
 
 // describeStay fills in the end of a session that outlives its server.

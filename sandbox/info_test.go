@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -42,9 +43,8 @@ func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
 		t.Errorf("another server has it: %+v, %v", info, err)
 	}
 	must.OK(t, state.Pin(config.StateDir, "mine", true))
-	if info, err = looks.Session(t.Context(), "mine"); err != nil || !info.Pinned || !info.KeptUntil.IsZero() {
-		t.Errorf("another server has it, pinned: %+v, %v", info, err)
-	}
+	info, err = looks.Session(t.Context(), "mine")
+	should.Hold(t, err == nil && info.Pinned && info.KeptUntil.IsZero(), "another server has it, pinned: %+v, %v", info, err)
 	unnamed := mustRun(t, works, RunOptions{Code: "1"}).SessionID
 	if info, err = looks.Session(t.Context(), unnamed); err != nil || info.Owner != OwnerOther || info.Named || !info.KeptUntil.IsZero() {
 		t.Errorf("another server has one without a name: %+v, %v", info, err)
@@ -56,10 +56,8 @@ func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
 func TestALookWaitsForASessionThatIsBeingOpened(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newTestManager(t, testConfig(t, completingEngine(t)))
-		lock, err := state.Take(m.conf().StateDir, "mine")
-		must.OK(t, err)
-		run, err := m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
-		must.OK(t, err)
+		lock := must.Get(state.Take(m.conf().StateDir, "mine"))(t)
+		run := must.Get(m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python}))(t)
 		told := make(chan SessionInfo, 1)
 		go func() {
 			info, _ := m.Session(t.Context(), "mine")
@@ -72,9 +70,8 @@ func TestALookWaitsForASessionThatIsBeingOpened(t *testing.T) {
 		default:
 		}
 		lock.Remove()
-		if info := <-told; info.Owner != OwnerThis {
-			t.Errorf("told of %+v", info)
-		}
+		info := <-told
+		should.Hold(t, info.Owner == OwnerThis, "told of %+v", info)
 		<-run.Done()
 	})
 }
@@ -88,9 +85,7 @@ func TestAKernelThatWouldNotBeTakenOverIsNotToldOf(t *testing.T) {
 			config := leaveSessions(t, newEngine(t), "mine")
 			change(&config)
 			info, err := newTestManager(t, config).Session(t.Context(), "mine")
-			if err != nil || info.Owner != OwnerNone || len(info.Kernels) != 0 {
-				t.Errorf("told of %+v, %v", info, err)
-			}
+			should.Hold(t, err == nil && info.Owner == OwnerNone && len(info.Kernels) == 0, "told of %+v, %v", info, err)
 		})
 	}
 }
@@ -104,9 +99,8 @@ func TestAnEngineThatDoesNotAnswerIsToldOf(t *testing.T) {
 		fault.EngineError:       errors.New("database is locked"),
 	} {
 		e.fails(faults{list: failure})
-		if list := m.Sessions(t.Context()); len(list) != 2 || list[0].ID != "mine" || list[1].ID != "left" {
-			t.Errorf("listed %+v", list)
-		}
+		list := m.Sessions(t.Context())
+		should.Hold(t, len(list) == 2 && list[0].ID == "mine" && list[1].ID == "left", "listed %+v", list)
 		if info, err := m.Session(t.Context(), "left"); err != nil || info.ID != "left" {
 			t.Errorf("what the disk tells is %+v, %v", info, err)
 		}
@@ -122,7 +116,9 @@ type located struct{ *testEngine }
 
 func (l located) Abilities() engine.Abilities {
 	a := l.testEngine.Abilities()
-	a.Where = func(container string) engine.Location { return engine.Location{Pod: "pod-of-" + container, Node: "n1"} }
+	a.Where = func(container string) engine.Location {
+		return engine.Location{Name: "place of " + container, Node: "n1"}
+	}
 	return a
 }
 
@@ -132,13 +128,23 @@ func TestASessionSaysOnWhichNodeItIs(t *testing.T) {
 	config.Engine = located{e}
 	m, other := newTestManager(t, config), newTestManager(t, config)
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "named"})
-	want := "pod pod-of-csm-" + m.conf().Host[:min(6, len(m.conf().Host))] + "-named-python on node n1"
+	want := "place of csm-" + m.conf().Host[:min(6, len(m.conf().Host))] + "-named-python on node n1"
 	for name, list := range map[string][]SessionInfo{"known": m.Known(), "listed": listed(t, m)} {
-		if len(list) != 1 || list[0].Place.String() != want {
-			t.Errorf("%s: %+v", name, list)
+		should.Hold(t, len(list) == 1 && list[0].Place.String() == want, "%s: %+v", name, list)
+	}
+	list := listed(t, other)
+	should.Hold(t, len(list) == 1 && list[0].Place.String() == want, "another server's: %+v", list)
+}
+
+func TestASessionOfItsOwnNameIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := newTestManager(t, testConfig(t, completingEngine(t)))
+		own, named := mustRun(t, m, RunOptions{Code: "1"}).SessionID, mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"}).SessionID
+		asleep := mustRun(t, m, RunOptions{Code: "1", SessionID: "kept"}).SessionID
+		must.OK(t, should.ErrOf(m.CloseSession(t.Context(), asleep, true)))
+		for id, want := range map[string]bool{"": false, own: false, named: true, asleep: true, "nobody": false} {
+			should.Equal(t, m.IsNamed(id), want, "%q", id)
 		}
-	}
-	if list := listed(t, other); len(list) != 1 || list[0].Place.String() != want {
-		t.Errorf("another server's: %+v", list)
-	}
+		should.Equal(t, m.SessionOfRun(mustRun(t, m, RunOptions{Code: "2"}).RunID), m.Named(""))
+	})
 }

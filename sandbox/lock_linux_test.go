@@ -40,9 +40,8 @@ func TestAFullStateDisk(t *testing.T) {
 	free()
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	should.OK(t, should.ErrOf(m.CloseSession(t.Context(), "", true)))
-	if kept := state.Kept(config.StateDir); len(kept) != 2 {
-		t.Errorf("kept %v", kept)
-	}
+	kept := state.Kept(config.StateDir)
+	should.Hold(t, len(kept) == 2, "kept %v", kept)
 	must.OK(t, should.ErrOf(m.Lease("late", true)))
 	fill()
 	wantNote(t, mustRun(t, m, RunOptions{Code: "1", SessionID: "late"}), "cannot write its state directory")
@@ -60,9 +59,8 @@ func smallDisk(t *testing.T) (dir string, fill, free func()) {
 	})
 	filler := filepath.Join(dir, "filler")
 	fill = func() {
-		if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-			t.Fatal("the disk is not full: ", err)
-		}
+		err := os.WriteFile(filler, make([]byte, 2<<20), 0o600)
+		must.Hold(t, errors.Is(err, unix.ENOSPC), "the disk is not full:  %v", err)
 	}
 	return dir, fill, func() {
 		must.OK(t, os.Remove(filler))

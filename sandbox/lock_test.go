@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,8 +57,7 @@ func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
 			config := testConfig(t, newEngine(t))
 			config.StateDir = stateDir(t)
 			spoil(t, config.StateDir)
-			before, err := os.Stat(config.StateDir)
-			must.OK(t, err)
+			before := must.Get(os.Stat(config.StateDir))(t)
 			m := newTestManager(t, config)
 			for _, id := range []string{"", "mine", "planted"} {
 				_, err := finish(m, RunOptions{Code: "1", SessionID: id})
@@ -98,39 +98,49 @@ func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
 		"closed, then taken by a server":  {5 * time.Second, time.Minute, "another running server"},
 		"closed without coming to an end": {time.Minute, 0, "being closed"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				m := newTestManager(t, testConfig(t, completingEngine(t)))
-				if test.closing > 0 {
-					mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-					s, err := m.get("mine", toFind)
-					if err != nil || !s.uses.BeginClosing(nil) {
-						t.Fatal("not to be closed", err)
+		bubbleOf(t, name, func(t *testing.T) {
+			m := newTestManager(t, testConfig(t, completingEngine(t)))
+			if test.closing > 0 {
+				mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+				s, err := m.get("mine", toFind)
+				must.Hold(t, err == nil && s.uses.BeginClosing(nil), "not to be closed %v", err)
+				time.AfterFunc(test.closing, func() {
+					lock := s.uses.Lock
+					if test.locked > 0 {
+						// Its own goes on as another server's that has just taken it.
+						var err error
+						s.uses.Lock, err = state.Take(t.TempDir(), "mine")
+						should.OK(t, err)
+						time.AfterFunc(test.locked, lock.Release)
 					}
-					time.AfterFunc(test.closing, func() {
-						lock := s.uses.Lock
-						if test.locked > 0 {
-							// Its own goes on as another server's that has just taken it.
-							var err error
-							if s.uses.Lock, err = state.Take(t.TempDir(), "mine"); err != nil {
-								t.Error(err)
-							}
-							time.AfterFunc(test.locked, lock.Release)
-						}
-						should.OK(t, m.finishClosing(context.Background(), s, false))
-					})
-				} else if test.locked > 0 {
-					lock, err := state.Take(m.conf().StateDir, "mine")
-					must.OK(t, err)
-					time.AfterFunc(test.locked, lock.Release)
-				}
-				_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
-				if err != nil != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
-					t.Errorf("it came to %v", err)
-				}
-				time.Sleep(2 * time.Minute)
-				mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"})
-			})
+					should.OK(t, m.finishClosing(context.Background(), s, false))
+				})
+			} else if test.locked > 0 {
+				lock := must.Get(state.Take(m.conf().StateDir, "mine"))(t)
+				time.AfterFunc(test.locked, lock.Release)
+			}
+			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
+			should.Hold(t, err != nil == (test.says != "") && (err == nil || strings.Contains(err.Error(), test.says)),
+				"it came to %v", err)
+			time.Sleep(2 * time.Minute)
+			mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"})
 		})
 	}
+}
+
+// Who waits for a session that another server holds waits no longer than its call.
+func TestTheWaitForASessionEndsWithItsCall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := newTestManager(t, testConfig(t, completingEngine(t)))
+		lock := must.Get(state.Take(m.conf().StateDir, "mine"))(t)
+		defer lock.Release()
+		run := must.Get(m.Run(RunOptions{Code: "1", Language: Python, SessionID: "mine"}))(t)
+		gaveUp := errors.New("the client gave up")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, gaveUp)
+		defer cancel()
+		_, err := m.Restore(ctx, WayBack{SessionID: "mine", RunID: run.ID, Parts: Parts{Files: true}}, func() {})
+		should.Be(t, err, gaveUp)
+		<-run.Done()
+		should.Fail(t, should.ErrOf(run.Result()), "another running server")
+	})
 }

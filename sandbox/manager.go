@@ -16,12 +16,31 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
 )
+
+// Config configures a Manager. Begin with DefaultConfig, and set Engine, Kernels and StateDir: most limits must not be zero.
+type Config struct {
+	place.Config
+
+	// Shared names a session that this server hands to another server of the state directory as soon as nothing runs in it: the
+	// session of a client that starts a server for each call. Empty: none.
+	Shared string
+	// Gone reports whether the client of a default session (see DefaultOf) is gone, so that the session, unused for as long as idle,
+	// may make room where MaxSessions are open. The manager calls it with its lock held. Nil: none is gone.
+	Gone func(client string, idle time.Duration) bool
+}
+
+// Of returns this configuration for one tenant of the server.
+func (c Config) Of(tenant string) Config {
+	c.Tenant, c.StateDir = tenant, state.TenantDir(c.StateDir, tenant)
+	return c
+}
 
 // Manager owns this server's sessions. Its methods may be called from any goroutine.
 type Manager struct {
@@ -84,7 +103,7 @@ func (m *Manager) Reconfigure(config Config) {
 	now := m.conf()
 	config.Engine, config.StateDir, config.Host, config.Tenant, config.InForce = now.Engine, now.StateDir, now.Host, now.Tenant, now.InForce
 	config.BoundFiles()
-	m.SetQuota(config.Quota)
+	m.setQuota(config.Quota)
 	m.config.Store(&config)
 }
 
@@ -107,14 +126,14 @@ func (m *Manager) Config() Config {
 	return c
 }
 
-// Prewarm is Pool.Prewarm of the manager's Pool.
-func (m *Manager) Prewarm() { m.pool.Prewarm() }
+// Prewarm is Pool.prewarm of the manager's Pool.
+func (m *Manager) Prewarm() { m.pool.prewarm() }
 
 // Run queues code in its session and returns at once. It makes a missing session. Runs of a session keep the order of their calls;
 // a run waits if another server holds the session or its predecessor is just closing. The error is a fault: bad options, too many
 // sessions, or a server that ends.
 func (m *Manager) Run(options RunOptions) (*Run, error) {
-	if err := options.Check(m.conf()); err != nil {
+	if err := m.check(&options); err != nil {
 		return nil, err
 	}
 	for {
@@ -131,6 +150,14 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 		}
 		return run, err
 	}
+}
+
+// check fills in defaults and refuses impossible options.
+func (m *Manager) check(o *RunOptions) error {
+	if _, on := m.conf().Kernels[o.Language]; !on {
+		return fault.New(fault.InvalidArgument, "Use a language that session_info lists.", "There is no language %q here.", text.Safe(string(o.Language), 40))
+	}
+	return o.Check(&m.conf().Rules)
 }
 
 // DefaultOf returns the id of the default session of one of several clients, for a Manager's methods. It is no session's name, and
@@ -156,14 +183,14 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 	// Half a removal is useless, so it goes on when the caller leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), place.SweepTimeout+m.conf().RetireTime())
 	defer cancel()
-	s, err := m.open(id, toFind)
+	s, err := m.open(ctx, id, toFind)
 	if !isDefault(id) && err != nil && fault.From(err).Code == fault.SessionNotFound {
 		return id, m.closeLeftover(ctx, id, keepFiles)
 	}
 	if err != nil {
 		return "", err
 	}
-	if !isDefault(id) && m.conf().Gone != nil && s.engine.Used() { // another client may use it
+	if !isDefault(id) && m.conf().Gone != nil && s.place.Used() { // another client may use it
 		m.mu.Lock()
 		m.noteEnded(s, "it was closed", keepFiles)
 		m.mu.Unlock()
@@ -173,7 +200,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 
 // closeLeftover removes a session that no server holds open.
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
-	left, err := stay.LeftoverOf(ctx, m.conf(), id)
+	left, err := stay.LeftoverOf(ctx, &m.conf().Config, id)
 	if err != nil {
 		return place.NotDone(m.conf().Engine, err, "look for session %q", id)
 	}
@@ -181,7 +208,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		return notFound(id)
 	}
 	if keepFiles && m.conf().Freezes() && left != nil && len(left.Running) > 0 && state.IsKept(m.conf().StateDir, id) {
-		s, err := m.open(id, toResume) // so that its kernels write their snapshots
+		s, err := m.open(ctx, id, toResume) // so that its kernels write their snapshots
 		if err != nil {
 			return err
 		}
@@ -324,7 +351,7 @@ func (m *Manager) leave(ctx context.Context, s *session) error {
 		case <-ctx.Done():
 			return runs.ErrBeingClosed(s.id)
 		}
-	case s.named && s.engine.HasFiles():
+	case s.named && s.place.HasFiles():
 		s.leaveBehind(ctx)
 		return nil
 	}
@@ -333,12 +360,13 @@ func (m *Manager) leave(ctx context.Context, s *session) error {
 
 // DefaultConfig returns the defaults of the command line, with a Logger that writes nothing.
 func DefaultConfig() Config {
-	return Config{
-		Limits:    engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024},
-		CodeBytes: 100_000, OutputBytes: 16_000, SpoolBytes: 64 << 20, VolumeBytes: 2 << 30, VolumeFiles: 200_000, UndoBytes: 256 << 20,
-		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, Linger: 2 * time.Second,
-		IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour, Keep: 30 * 24 * time.Hour, KeepLimit: 10 << 30,
-		FreezeBytes: 512 << 20, FreezeTime: 20 * time.Second, Spares: 1, SparesBytes: 512 << 20, StartTimeout: time.Minute, MaxSessions: 10,
-		Logger: slog.New(slog.DiscardHandler),
-	}
+	return Config{Config: place.Config{
+		Rules: runs.Rules{
+			CodeBytes: 100_000, OutputBytes: 16_000, RunTimeout: time.Minute, MaxRunTimeout: time.Hour,
+			IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour, Keep: 30 * 24 * time.Hour, MaxSessions: 10, Logger: slog.New(slog.DiscardHandler),
+			Limits: engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024},
+		},
+		SpoolBytes: 64 << 20, VolumeBytes: 2 << 30, VolumeFiles: 200_000, UndoBytes: 256 << 20, KeepLimit: 10 << 30,
+		FreezeBytes: 512 << 20, FreezeTime: 20 * time.Second, Linger: 2 * time.Second, StartTimeout: time.Minute, Spares: 1, SparesBytes: 512 << 20,
+	}}
 }

@@ -36,13 +36,14 @@ func TestRunKeepsOneContainerPerLanguage(t *testing.T) {
 	wantValue(t, first, "1")
 	wantValue(t, second, "2")
 	specs := e.specs()
-	if first.SessionID != second.SessionID || len(specs) != 1 {
-		t.Fatalf("in %s and %s, %d containers were started", first.SessionID, second.SessionID, len(specs))
-	}
+	must.Hold(t, first.SessionID == second.SessionID && len(specs) == 1,
+		"in %s and %s, %d containers were started", first.SessionID, second.SessionID, len(specs))
 	want := map[string]string{LabelSession: first.SessionID, LabelHost: "host", LabelLanguage: "python", LabelNamed: "false"}
 	for name, value := range want {
 		should.Equal(t, specs[0].Labels[name], value, "label %s", name)
 	}
+	versions := specs[0].Labels[containers.LabelVersions]
+	should.Hold(t, len(versions) == 16, "the container has %d bytes of versions", len(versions))
 	if !slices.Equal(specs[0].Command, containers.Supervisor("python")) || len(specs[0].Env) != 0 {
 		t.Errorf("command is %q, with %q", specs[0].Command, specs[0].Env)
 	}
@@ -101,6 +102,34 @@ func TestASecondRunWaitsItsTurnAndThenSaysBusy(t *testing.T) {
 	wantValue(t, mustRun(t, m, RunOptions{Code: "'after'"}), "'after'")
 }
 
+// So many runs of a session wait, and so much of their code, and no more.
+func TestRunsThatWaitAreBounded(t *testing.T) {
+	for name, test := range map[string]struct {
+		code string
+		fit  int
+	}{"in number": {"1", 100}, "in bytes": {"1" + strings.Repeat(" ", 99_999), 41}} {
+		t.Run(name, func(t *testing.T) {
+			config := testConfig(t, newEngine(t))
+			config.CodeBytes = 100_000
+			m := newTestManager(t, config)
+			long := mustHang(t, m, RunOptions{})
+			var waiting []*Run
+			for range test.fit {
+				run := must.Get(m.Run(RunOptions{Code: test.code, Language: Python}))(t)
+				waiting = append(waiting, run)
+			}
+			must.Code(t, should.ErrOf(m.Run(RunOptions{Code: test.code, Language: Python})), fault.SessionBusy)
+			wantValue(t, mustRun(t, m, RunOptions{Code: "'other'", SessionID: "b"}), "'other'")
+			mustCancel(t, waiting[0])
+			run := must.Get(m.Run(RunOptions{Code: test.code, Language: Python}))(t)
+			for _, run := range append(waiting[1:], run) {
+				mustCancel(t, run)
+			}
+			mustCancel(t, long)
+		})
+	}
+}
+
 // A fresh run has an interpreter of its own: it neither waits for the run that has the kernel nor holds up the next.
 func TestFreshRunsGoOnBesideTheRunThatHasTheKernel(t *testing.T) {
 	m := newTestManager(t, testConfig(t, newEngine(t)))
@@ -113,9 +142,7 @@ func TestFreshRunsGoOnBesideTheRunThatHasTheKernel(t *testing.T) {
 	fresh := mustHang(t, m, RunOptions{Fresh: true})
 	mustCancel(t, long)
 	wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1"}), "42")
-	if fresh.Over() {
-		t.Error("the fresh run ended with another")
-	}
+	should.Hold(t, !fresh.Over(), "the fresh run ended with another")
 	mustCancel(t, fresh)
 	wantValue(t, mustRun(t, m, RunOptions{Code: "x + 2"}), "43")
 }
@@ -127,8 +154,7 @@ func TestRunsKeepTheOrderOfTheirCalls(t *testing.T) {
 	must.OK(t, err)
 	runs, want := []*Run{first}, []string{}
 	for i := range 50 {
-		run, err := m.Run(RunOptions{Code: fmt.Sprintf("order.append(%d)", i), Language: Python})
-		must.OK(t, err)
+		run := must.Get(m.Run(RunOptions{Code: fmt.Sprintf("order.append(%d)", i), Language: Python}))(t)
 		runs = append(runs, run)
 		if i%7 == 3 { // leaves the queue, and lets nobody overtake
 			run.Interrupt()
@@ -152,8 +178,7 @@ func writeFile(t *testing.T, path string) {
 func TestAQueuedRunCanBeCancelled(t *testing.T) {
 	m := newTestManager(t, testConfig(t, newEngine(t)))
 	first := mustHang(t, m, RunOptions{})
-	second, err := m.Run(RunOptions{Code: "2", Language: Python})
-	must.OK(t, err)
+	second := must.Get(m.Run(RunOptions{Code: "2", Language: Python}))(t)
 	mustCancel(t, second)
 	mustCancel(t, first)
 }
@@ -161,13 +186,10 @@ func TestAQueuedRunCanBeCancelled(t *testing.T) {
 func TestARunningRunTellsItsOutputSoFar(t *testing.T) {
 	m := newTestManager(t, testConfig(t, newEngine(t)))
 	run := mustHang(t, m, RunOptions{})
-	if res := run.SoFar(t.Context()); res.Status != Running || res.Stdout.Head != "so far\n" || res.Stdout.Bytes != 7 {
-		t.Errorf("got %+v", res)
-	}
+	res := run.SoFar(t.Context())
+	should.Hold(t, res.Status == Running && res.Stdout.Head == "so far\n" && res.Stdout.Bytes == 7, "got %+v", res)
 	found, err := m.FindRun(run.ID)
-	if err != nil || found != run {
-		t.Errorf("FindRun gave %v, %v", found, err)
-	}
+	should.Hold(t, err == nil && found == run, "FindRun gave %v, %v", found, err)
 	_, err = m.FindRun("run-nope")
 	must.Code(t, err, fault.RunNotFound)
 	run.Interrupt()
@@ -182,15 +204,13 @@ def work():
         time.sleep(.1)
         print("from before", flush=True)
 threading.Thread(target=work, name="worker").start()`})
-	if !slices.Equal(res.GoesOn, []string{"thread worker"}) || len(res.Background) != 0 {
-		t.Errorf("what goes on is %q, and %+v was printed", res.GoesOn, res.Background)
-	}
+	should.Hold(t, slices.Equal(res.GoesOn, []string{"thread worker"}) && len(res.Background) == 0,
+		"what goes on is %q, and %+v was printed", res.GoesOn, res.Background)
 	var told []Background
 	must.Soon(t, "it is told", func() bool {
 		next := mustRun(t, m, RunOptions{Code: "1"})
-		if next.Stdout.Bytes != 0 || len(next.GoesOn) != 0 {
-			t.Errorf("the next run is told to print %q, and to leave %q", next.Stdout.Head, next.GoesOn)
-		}
+		should.Hold(t, next.Stdout.Bytes == 0 && len(next.GoesOn) == 0,
+			"the next run is told to print %q, and to leave %q", next.Stdout.Head, next.GoesOn)
 		told = append(told, next.Background...)
 		return len(told) > 0
 	})
@@ -242,8 +262,7 @@ func TestAKernelThatDiesAsARunComes(t *testing.T) {
 
 func TestAKernelThatDiesBetweenRunsIsToldOf(t *testing.T) {
 	m := newTestManager(t, testConfig(t, newEngine(t)))
-	pid, err := strconv.Atoi(*mustRun(t, m, RunOptions{Code: "import os; x = 1; os.getpid()"}).Value)
-	must.OK(t, err)
+	pid := must.Get(strconv.Atoi(*mustRun(t, m, RunOptions{Code: "import os; x = 1; os.getpid()"}).Value))(t)
 	must.OK(t, syscall.Kill(pid, syscall.SIGKILL))
 	must.Soon(t, "it is dead", func() bool { return syscall.Kill(pid, 0) != nil })
 	res := mustRun(t, m, RunOptions{Code: "'x' in globals()"})
@@ -278,9 +297,7 @@ func TestHostileFramesCostOnlyTheirOwnSession(t *testing.T) {
 				_, _ = io.WriteString(p.raw, strings.ReplaceAll(hostile, "ID", run.ID))
 			}))
 			res := mustRun(t, m, RunOptions{Code: "evil"})
-			if res.Status != Killed || res.ExitCode != 137 || !res.VariablesLost {
-				t.Errorf("got %+v", res)
-			}
+			should.Hold(t, res.Status == Killed && res.ExitCode == 137 && res.VariablesLost, "got %+v", res)
 			e.Play = nil
 			next := mustRun(t, m, RunOptions{Code: "2"})
 			if wantNote(t, next, "variables are gone"); *next.Value != "2" {
@@ -297,9 +314,9 @@ func TestForgedAnswersAreBoundedAndChecked(t *testing.T) {
 	e.play(hostileTo(func(p peer, run heard) {
 		p.done("run-other", map[string]any{"result": "for another run"})
 		p.say(map[string]any{"type": "unheard-of", "id": run.ID})
-		for range 100 {
+		for range 2 * runs.MaxDisplays {
 			p.say(map[string]any{"type": "display", "id": run.ID, "path": "../../etc/passwd", "size_bytes": -5,
-				"data": map[string]any{"image/png": "not base64!", "text/plain": strings.Repeat("x", 500_000), "n": 7}})
+				"data": map[string]any{"image/png": "not base64!", "text/plain": strings.Repeat("x", runs.MaxText+1000), "n": 7}})
 		}
 		background := []any{}
 		for range 100 {
@@ -318,9 +335,8 @@ func TestForgedAnswersAreBoundedAndChecked(t *testing.T) {
 	if res.Status != Failed || len(*res.Value) > 1003 || len(res.Stdout.Head) > 1003 || res.Stdout.Bytes != 0 || res.Stdout.Path != "" {
 		t.Errorf("not bounded: %+v", res)
 	}
-	if len(res.Artifacts) != 1 || res.Artifacts[0].Path != "ok/f.txt" || res.ArtifactsTotal != 0 || res.Duration != 0 {
-		t.Errorf("artifacts: %+v", res.Artifacts)
-	}
+	should.Hold(t, len(res.Artifacts) == 1 && res.Artifacts[0].Path == "ok/f.txt" && res.ArtifactsTotal == 0 && res.Duration == 0,
+		"artifacts: %+v", res.Artifacts)
 	if len(res.Displays) != runs.MaxDisplays || res.Displays[0].Path != "" || len(res.Displays[0].Data) != 1 || len(res.Displays[0].Data["text/plain"]) > runs.MaxText+3 {
 		t.Errorf("displays: %d, first path %q", len(res.Displays), res.Displays[0].Path)
 	}
@@ -329,29 +345,6 @@ func TestForgedAnswersAreBoundedAndChecked(t *testing.T) {
 	}
 	if len(res.GoesOn) != runs.MaxReported || len(res.GoesOn[0]) > runs.MaxName+3 || strings.Contains(res.GoesOn[0], "\x1b") {
 		t.Errorf("what goes on: %d", len(res.GoesOn))
-	}
-}
-
-// A supervisor that opens streams, which no server of today takes, costs its server little and holds up nothing.
-func TestStreamsOfAHostileSupervisorHoldUpNothing(t *testing.T) {
-	e := newEngine(t)
-	e.play(func(p peer) {
-		p.ready(nil)
-		for run, ok := p.hear("run"); ok; run, ok = p.hear("run") {
-			var streams []byte
-			for i := range 10_000 { // of the multiplexer: version 0, a window's update, SYN, an even number
-				id := binary.BigEndian.AppendUint32(nil, uint32(2*i+2))
-				streams = append(append(append(streams, 0, 1, 0, 1), id...), 0, 0, 0, 0)
-			}
-			for part := range slices.Chunk(streams, 12_000) {
-				_, _ = p.raw.Write(append(append(binary.BigEndian.AppendUint32(nil, uint32(len(part))), 's'), part...))
-			}
-			p.done(run.ID, map[string]any{"result": run.Code})
-		}
-	})
-	m := newTestManager(t, testConfig(t, e))
-	for _, code := range []string{"1", "2"} {
-		wantValue(t, mustRun(t, m, RunOptions{Code: code}), code)
 	}
 }
 
@@ -375,9 +368,7 @@ func TestAMissingImageIsMadeForTheRunThatNeedsIt(t *testing.T) {
 	setting := config.Kernels[Python]
 	asked := 0
 	setting.MakeImage = func(_ context.Context, patience time.Duration) error {
-		if patience <= 0 || patience > 20*time.Second {
-			t.Errorf("a client waits for %v", patience)
-		}
+		should.Hold(t, patience > 0 && patience <= 20*time.Second, "a client waits for %v", patience)
 		if asked++; asked == 1 {
 			return fault.New(fault.ImageMissing, "Call again.", "step 3 of 9")
 		}
@@ -450,17 +441,14 @@ func TestClosingEndsRunsAndForgetsTheSession(t *testing.T) {
 	m := newTestManager(t, testConfig(t, e))
 	run := mustHang(t, m, RunOptions{})
 	id, err := m.CloseSession(t.Context(), "", false)
-	if err != nil || id != run.SessionID {
-		t.Errorf("closed %q, %v", id, err)
-	}
+	should.Hold(t, err == nil && id == run.SessionID, "closed %q, %v", id, err)
 	<-run.Done()
 	if res, err := run.Result(); err != nil || res.Status != Cancelled || !res.VariablesLost {
 		t.Errorf("a run under a closed session gave %+v, %v", res, err)
 	}
 	should.Len(t, e.holds(t), 0, "engine holds")
-	if next := mustRun(t, m, RunOptions{Code: "1"}); next.SessionID == id {
-		t.Error("the default session kept its id")
-	}
+	next := mustRun(t, m, RunOptions{Code: "1"})
+	should.Hold(t, next.SessionID != id, "the default session kept its id")
 	_, err = m.CloseSession(t.Context(), "nobody", false)
 	must.Code(t, err, fault.SessionNotFound)
 }
@@ -516,9 +504,7 @@ func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
 	must.OK(t, should.ErrOf(a.CloseSession(t.Context(), "mine", true)))
 	ended.Wait()
 	order, err := os.ReadFile(filepath.Join(e.Folder("csm-host-mine"), "order"))
-	if err != nil || !slices.Equal(strings.Fields(string(order)), want) {
-		t.Errorf("they ran as %q, %v", order, err)
-	}
+	should.Hold(t, err == nil && slices.Equal(strings.Fields(string(order)), want), "they ran as %q, %v", order, err)
 }
 
 func TestARunThatWaitsForASessionIsKnownAndCanBeCancelled(t *testing.T) {
@@ -528,9 +514,8 @@ func TestARunThatWaitsForASessionIsKnownAndCanBeCancelled(t *testing.T) {
 		mustRun(t, a, RunOptions{Code: "1", SessionID: "mine"})
 		var ended sync.WaitGroup
 		ended.Go(func() {
-			if _, _, err := b.Upload(t.Context(), Upload{SessionID: "mine", Path: "a", Content: strings.NewReader("x")}); err == nil {
-				t.Error("another server's session took a file")
-			}
+			_, _, err := b.Upload(t.Context(), Upload{SessionID: "mine", Path: "a", Content: strings.NewReader("x")})
+			should.Hold(t, err != nil, "another server's session took a file")
 		})
 		synctest.Wait()
 		began := time.Now()
@@ -541,9 +526,8 @@ func TestARunThatWaitsForASessionIsKnownAndCanBeCancelled(t *testing.T) {
 		if found, err := b.FindRun(run.ID); err != nil || found != run {
 			t.Errorf("found %v, %v", found, err)
 		}
-		if res := run.SoFar(t.Context()); res.Status != Running || !strings.Contains(strings.Join(res.Notes, ""), "has not begun") {
-			t.Errorf("so far it is %+v", res)
-		}
+		res := run.SoFar(t.Context())
+		should.Hold(t, res.Status == Running && strings.Contains(strings.Join(res.Notes, ""), "has not begun"), "so far it is %+v", res)
 		mustCancel(t, cancelled)
 		should.Equal(t, time.Since(began), 0, "all of that took")
 		<-run.Done()
@@ -562,17 +546,14 @@ func TestAnotherServersSessionIsIdleSinceItsLastUse(t *testing.T) {
 	lastUsed := func() time.Time {
 		t.Helper()
 		list := listed(t, b)
-		if len(list) != 1 || list[0].Owner != OwnerOther {
-			t.Fatalf("listed %+v", list)
-		}
+		must.Hold(t, len(list) == 1 && list[0].Owner == OwnerOther, "listed %+v", list)
 		return list[0].LastUsed
 	}
 	id := mustRun(t, a, RunOptions{Code: "1"}).SessionID
 	then := time.Now().Add(-20 * time.Minute).Truncate(time.Second)
 	lastUsedAt(t, config, id, then)
-	if got := lastUsed(); !got.Equal(then) {
-		t.Errorf("last used %v, not %v", got, then)
-	}
+	got := lastUsed()
+	should.Hold(t, got.Equal(then), "last used %v, not %v", got, then)
 	run := mustHang(t, a, RunOptions{})
 	for range 2 { // it is in use all the time
 		if now := time.Now(); lastUsed().Before(now) {
@@ -580,9 +561,8 @@ func TestAnotherServersSessionIsIdleSinceItsLastUse(t *testing.T) {
 		}
 	}
 	mustCancel(t, run)
-	if got := lastUsed(); got.Before(run.Created) || got.After(time.Now()) {
-		t.Errorf("last used %v, when the run was over", got)
-	}
+	got = lastUsed()
+	should.Hold(t, !got.Before(run.Created) && !got.After(time.Now()), "last used %v, when the run was over", got)
 }
 
 // lastUsedAt says when a session was last used, for servers that do not have it open.
@@ -633,17 +613,12 @@ func TestTheFilesOfANamedSessionOutliveItsMark(t *testing.T) {
 				if swept {
 					should.OK(t, should.ErrOf(sweptBy(t, e, config, config.IdleTimeout)))
 				}
-				if swept != state.IsKept(config.StateDir, "mine") {
-					t.Errorf("swept %v, and marked %v", swept, !swept)
-				}
+				should.Hold(t, swept == state.IsKept(config.StateDir, "mine"), "swept %v, and marked %v", swept, !swept)
 				m := newTestManager(t, config)
-				if list := listed(t, m); (len(list) == 1) != (swept || name == "the mark is gone") {
-					t.Errorf("listed %+v", list)
-				}
+				list := listed(t, m)
+				should.Hold(t, (len(list) == 1) == (swept || name == "the mark is gone"), "listed %+v", list)
 				mustRun(t, m, RunOptions{Code: "open('file').close()", SessionID: "mine"})
-				if !state.IsKept(config.StateDir, "mine") {
-					t.Error("it is not marked after its use")
-				}
+				should.Hold(t, state.IsKept(config.StateDir, "mine"), "it is not marked after its use")
 			})
 		}
 	}
@@ -659,9 +634,8 @@ func TestASweepLeavesWhatOthersMadeAlone(t *testing.T) {
 		must.OK(t, err)
 		p.Close()
 	}
-	if swept, err := sweptBy(t, e, Config{StateDir: t.TempDir(), Host: "host"}, 0); err != nil || len(swept) != 0 {
-		t.Errorf("swept %q, %v", swept, err)
-	}
+	swept, err := sweptBy(t, e, testConfig(t, e), 0)
+	should.Hold(t, err == nil && len(swept) == 0, "swept %q, %v", swept, err)
 	should.Len(t, e.holds(t), 4, "engine holds")
 }
 
@@ -670,10 +644,8 @@ func TestFoldersOfTheHostNeedAnEngineThatHasThem(t *testing.T) {
 	config := testConfig(t, e)
 	config.Mounts = []engine.Mount{{Folder: "/srv/data", Name: "data"}}
 	_, err := finish(newTestManager(t, config), RunOptions{Code: "1"})
-	if f := must.Code(t, err, fault.EngineError); !strings.Contains(f.Message, "another machine") || !strings.Contains(f.Hint, "--mount") {
-		t.Errorf("got %+v", f)
-	}
-	if specs := e.specs(); len(specs) != 1 || !slices.Equal(specs[0].Mounts, config.Mounts) {
-		t.Errorf("asked for %+v", specs)
-	}
+	f := must.Code(t, err, fault.EngineError)
+	should.Hold(t, strings.Contains(f.Message, "another machine") && strings.Contains(f.Hint, "--mount"), "got %+v", f)
+	specs := e.specs()
+	should.Hold(t, len(specs) == 1 && slices.Equal(specs[0].Mounts, config.Mounts), "asked for %+v", specs)
 }

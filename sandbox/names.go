@@ -9,22 +9,21 @@ import (
 
 // Names of the packages below, where they are described, for callers of this package.
 type (
-	Config        = runs.Config
-	KernelConfig  = runs.KernelConfig
+	KernelConfig  = place.KernelConfig
 	Quota         = runs.Quota
-	WayOut        = runs.WayOut
+	WayOut        = place.WayOut
 	SessionLimits = runs.SessionLimits
 	Times         = runs.Times
 	Language      = kernel.Language
 	Run           = runs.Run
 	RunOptions    = runs.RunOptions
 	RunInfo       = runs.RunInfo
-	Progress      = runs.Progress
 	Result        = runs.Result
 	Status        = runs.Status
 	Display       = runs.Display
 	Stream        = runs.Stream
 	RunError      = runs.RunError
+	Left          = runs.Left
 	Artifact      = runs.Artifact
 	Background    = runs.Background
 	Observer      = runs.Observer
@@ -34,10 +33,8 @@ type (
 	HistoryEntry  = runs.HistoryEntry
 	HistoryFields = runs.HistoryFields
 	FilesDid      = runs.FilesDid
-	Explainer     = place.Explainer
 	FileReader    = link.FileReader
 	NotRestored   = link.NotRestored
-	NotKept       = link.NotKept
 	Parts         = link.Parts
 	RestoredFiles = link.RestoredFiles
 )
@@ -60,10 +57,8 @@ const (
 
 	MaxArtifacts  = runs.MaxArtifacts
 	WayOutPort    = place.WayOutPort
-	LabelSession  = runs.LabelSession
-	LabelLanguage = runs.LabelLanguage
-	LabelHost     = runs.LabelHost
-	LabelTenant   = runs.LabelTenant
-	LabelNamed    = runs.LabelNamed
-	LabelOwner    = runs.LabelOwner
+	LabelSession  = place.LabelSession
+	LabelLanguage = place.LabelLanguage
+	LabelHost     = place.LabelHost
+	LabelNamed    = place.LabelNamed
 )

@@ -54,27 +54,29 @@ func (m *Manager) get(id string, need need) (*session, error) {
 	return s, nil
 }
 
-// open is get that waits until the session is open, and first for the end of a closing one, which may be falling asleep.
-func (m *Manager) open(id string, need need) (*session, error) {
+// open is get that waits until the session is open, and first for the end of a closing one, which may be falling asleep; no longer than ctx.
+func (m *Manager) open(ctx context.Context, id string, need need) (*session, error) {
 	for {
 		s, err := m.get(id, need)
 		if err == nil {
-			err = s.awaitOpen(context.Background())
+			err = s.awaitOpen(ctx)
 		}
 		if err != nil || !s.uses.IsClosing() {
 			return s, err
 		}
-		if err := m.awaitGone(s); err != nil {
+		if err := m.awaitGone(ctx, s); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // awaitGone waits for the end of a closing session. The error is a fault.
-func (m *Manager) awaitGone(s *session) error {
+func (m *Manager) awaitGone(ctx context.Context, s *session) error {
 	select {
 	case <-s.gone:
 		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	case <-time.After(closePatience + m.conf().RetireTime()):
 		return runs.ErrBeingClosed(s.id)
 	case <-m.ctx.Done():
@@ -137,12 +139,12 @@ func (m *Manager) add(id string, from io.Reader) (*session, error) {
 // begin waits until nobody else holds the session, and takes it over. It reads the disk, so it holds no lock of the manager.
 func (m *Manager) begin(s *session, from io.Reader) error {
 	if s.before != nil {
-		if err := m.awaitGone(s.before); err != nil {
+		if err := m.awaitGone(context.Background(), s.before); err != nil {
 			return err
 		}
 	}
 	lock, err := m.lockSession(s.id)
-	if errors.Is(err, state.ErrLocked) && m.drains() {
+	if errors.Is(err, state.ErrLocked) && m.Drains() {
 		return errMoved(s.id)
 	}
 	if err != nil {
@@ -161,7 +163,6 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 			return err
 		}
 	}
-	s.engine.Stale = s.named && lock.Dropped()
 	if err := s.mark(lock, resumed, from != nil); err != nil {
 		lock.Unlock()
 		m.conf().Logger.Warn("session lock", "session", s.id, "error", err)
@@ -183,11 +184,12 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 		_ = lock.Drop() // for users of its id as a name; a sweep goes by the volume's label
 		return nil
 	}
+	stale, left := lock.Dropped(), ""
 	if !resumed {
 		// An incomplete close, or a killed server, may have left a folder. The session's containers at another place go too: a sweep
 		// removes those that makeRoom does not.
 		if r := state.LoadRecord(s.config.StateDir, s.id); r != nil && r.Place != "" {
-			s.engine.Left = r.Place
+			left = r.Place
 			if err := dropPlace(s.manager.pool.config.StateDir, r.Place); err != nil {
 				return err
 			}
@@ -196,10 +198,11 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 			return err
 		}
 	}
+	s.place.Replaces(stale, left)
 	switch {
 	case isImport:
 		return lock.Drop()
-	case s.engine.Stale: // until the files of the closed session of its name are gone
+	case stale: // until the files of the closed session of its name are gone
 		return nil
 	}
 	return lock.Keep()
@@ -281,7 +284,7 @@ func (m *Manager) lockSession(id string) (*state.Lock, error) {
 // errOpenElsewhere reports that another server holds the session, and its runs there.
 func errOpenElsewhere(c *Config, id string) *fault.Error {
 	running := ""
-	for _, run := range runs.BusyWith(c, id) {
+	for _, run := range runs.BusyWith(&c.Rules, id) {
 		running += " It runs " + run.String() + "."
 	}
 	return fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",
@@ -358,7 +361,7 @@ func (m *Manager) waiting(now time.Time) map[string]time.Duration {
 	waiting, asleep := make(map[string]time.Duration), make(map[string]time.Time)
 	for id, used := range state.Uses(m.conf().StateDir) {
 		switch then, known := m.asleep[id]; {
-		case known && then.Equal(used), !state.IsKept(m.conf().StateDir, id), stay.IsAsleep(m.conf(), id, used):
+		case known && then.Equal(used), !state.IsKept(m.conf().StateDir, id), stay.IsAsleep(&m.conf().Config, id, used):
 			asleep[id] = used
 		default:
 			waiting[id] = max(0, now.Sub(used))
@@ -434,5 +437,4 @@ func (m *Manager) makeRoom(now time.Time) bool {
 	return false
 }
 
-// hintedSessions bounds the sessions in the hint of max_sessions.
 const hintedSessions = 20

@@ -2,11 +2,16 @@ package sandbox
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
@@ -49,12 +54,9 @@ func TestWhereVariablesCameFromIsTold(t *testing.T) {
 				p.stay()
 			}))
 			res := mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"})
-			if test.want != "" && !slices.Equal(res.Notes, []string{test.want}) || res.VariablesLost {
-				t.Errorf("told %q", res.Notes)
-			}
-			if said := res.Notes[0]; len(said) > 4000 || strings.ContainsAny(said, "\x1b\n") {
-				t.Errorf("told %d bytes", len(said))
-			}
+			should.Hold(t, (test.want == "" || slices.Equal(res.Notes, []string{test.want})) && !res.VariablesLost, "told %q", res.Notes)
+			said := res.Notes[0]
+			should.Hold(t, len(said) <= 4000 && !strings.ContainsAny(said, "\x1b\n"), "told %d bytes", len(said))
 		})
 	}
 }
@@ -71,9 +73,7 @@ func TestBetween(t *testing.T) {
 		"one that is older":  {[]*Run{twin, {ID: "run-c", Language: Python}, run}, 1},
 		"one that is forgot": {[]*Run{beside, run}, 1},
 	} {
-		if got := (&runs.Usage{Runs: test.runs}).Between("run-a", run); got != test.want {
-			t.Errorf("%s: %d runs between, want %d", name, got, test.want)
-		}
+		should.Equal(t, (&runs.Usage{Runs: test.runs}).Between("run-a", run), test.want, "%s", name)
 	}
 }
 
@@ -99,4 +99,78 @@ func TestThatVariablesAreOldIsTold(t *testing.T) {
 			t.Errorf("run %d told %q", i+1, res.Notes)
 		}
 	}
+}
+
+func TestPathsOfVersions(t *testing.T) {
+	for path, want := range map[string][2]string{
+		"f@run-abc": {"f", "run-abc"}, "a@b/f.x@restore-abc": {"a@b/f.x", "restore-abc"}, "f@run-a@run-b": {"f@run-a", "run-b"},
+		"f": {"f", ""}, "f@": {"f@", ""}, "@run-abc": {"@run-abc", ""}, "f@example.com": {"f@example.com", ""}, "f@run-a/g": {"f@run-a/g", ""},
+	} {
+		name, run := splitVersion(path)
+		should.Hold(t, name == want[0] && run == want[1], "%q is %q and %q", path, name, run)
+	}
+}
+
+func TestTheFileThatIsMeant(t *testing.T) {
+	files := []string{"output/report.csv", "input/sales.csv", "input/2024/Sales.csv", "input/2025/sales.csv", "input/Zu\u0308rich.csv", "presales.csv"}
+	for asked, want := range map[string]string{
+		"sales.csv":                        "input/sales.csv",
+		"/mnt/data/sales.csv":              "input/sales.csv",
+		"/mnt/user-data/uploads/sales.csv": "input/sales.csv",
+		"./data/2025/sales.csv":            "input/2025/sales.csv",
+		"2024/sales.csv":                   "input/2024/Sales.csv",
+		`C:\Users\me\REPORT.CSV`:           "output/report.csv",
+		"z\u00fcrich.csv":                  "input/Zu\u0308rich.csv",
+		"les.csv":                          "",
+		"input":                            "",
+		"":                                 "",
+	} {
+		var found string
+		most := 0
+		for _, file := range files {
+			if n := likeness(file, asked); n > most {
+				found, most = file, n
+			}
+		}
+		should.Hold(t, found == want, "%q: got %q, want %q", asked, found, want)
+	}
+}
+
+// said is a program that answers with a text, whatever it is asked.
+type said struct {
+	engine.Process
+	io.Reader
+}
+
+func (s said) Read(p []byte) (int, error)  { return s.Reader.Read(p) }
+func (s said) Write(p []byte) (int, error) { return len(p), nil }
+
+func TestAnswersOfTheDocumentProgram(t *testing.T) {
+	for text, want := range map[string]fault.Code{
+		"WARNING: odd\n{}":  fault.InvalidContent,
+		`{"text": 1}`:       fault.InvalidContent,
+		"":                  fault.ArtifactTooLarge, // it was killed
+		`{"error": "more"}`: fault.ArtifactTooLarge,
+	} {
+		a, _ := askDocument(said{Reader: strings.NewReader(text)}, "a.xls", "x/y", 10)
+		got := a.fault(File{Path: "a.xls"}, "x/y")
+		should.Hold(t, got.Code == want, "%q: %v", text, got)
+	}
+}
+
+func TestWatchTellsOfSessions(t *testing.T) {
+	config := testConfig(t, newEngine(t))
+	config.Prewarm = []Language{Python}
+	m := newTestManager(t, config)
+	heard := make(chan struct{}, 16)
+	m.Watch(func() { heard <- struct{}{} })
+	m.Prewarm() // is nothing to hear of
+	should.Len(t, m.Known(), 0, "known")
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "watched"})
+	<-heard
+	known := m.Known()
+	should.Hold(t, len(known) == 1 && known[0].ID == "watched" && known[0].SizeBytes == nil, "known: %+v", known)
+	must.OK(t, should.ErrOf(m.CloseSession(t.Context(), "watched", false)))
+	<-heard
+	should.Len(t, m.Known(), 0, "known")
 }

@@ -39,7 +39,7 @@ func NewPool(config Config) *Pool {
 	config.BoundFiles()
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Pool{config: config, ctx: ctx, stop: stop, managers: make(map[string]*Manager)}
-	p.Supply = place.NewSupply(ctx, &p.config, &p.working)
+	p.Supply = place.NewSupply(ctx, &p.config.Config, &p.working)
 	p.sweeper = &sweeper{p: p}
 	p.working.Go(p.look)
 	return p
@@ -48,8 +48,8 @@ func NewPool(config Config) *Pool {
 // Config returns the configuration of the server's own sessions.
 func (p *Pool) Config() Config { return p.config }
 
-// Prewarm makes spares for the languages of Config.Prewarm. It returns at once.
-func (p *Pool) Prewarm() { p.Spares.Prewarm(p.config.Prewarm) }
+// prewarm makes spares for the languages of Config.Prewarm. It returns at once.
+func (p *Pool) prewarm() { p.Spares.Prewarm(p.config.Prewarm) }
 
 // StartWait is the longest wait of a container for its turn to start; zero: none waits.
 func (p *Pool) StartWait() time.Duration { return p.Starts.Waited() }
@@ -194,10 +194,10 @@ func (p *Pool) sweep(ctx context.Context) ([]Swept, error) {
 	}
 	tenants := append(state.Tenants(p.config.StateDir), "")
 	for _, c := range inventory.Containers {
-		tenants = append(tenants, c.Labels[LabelTenant])
+		tenants = append(tenants, c.Labels[place.LabelTenant])
 	}
 	for _, v := range inventory.Volumes { // the state folder may have lost all of a tenant's
-		tenants = append(tenants, v.Labels[LabelTenant])
+		tenants = append(tenants, v.Labels[place.LabelTenant])
 	}
 	slices.Sort(tenants)
 	var swept []Swept
@@ -224,7 +224,7 @@ func (p *Pool) sweepTenant(ctx context.Context, tenant string, inventory engine.
 
 func (m *Manager) sweep(ctx context.Context, inventory engine.Inventory) ([]Swept, error) {
 	config := m.conf()
-	left := stay.Group(inventory, config)
+	left := stay.Group(inventory, &config.Config)
 	var swept []Swept
 	var failed []error
 	sweep := func(id string, seen *stay.Leftover, crowded string) {
@@ -244,7 +244,7 @@ func (m *Manager) sweep(ctx context.Context, inventory engine.Inventory) ([]Swep
 			sweep(id, nil, "")
 		}
 	}
-	crowded, why := stay.Crowding(config)
+	crowded, why := stay.Crowding(&config.Config)
 	for _, id := range crowded {
 		sweep(id, nil, why)
 	}
@@ -259,7 +259,7 @@ const lateStart = time.Minute
 // crowded. It returns the reason; empty: nothing was on the engine. seen is the engine's state a moment ago.
 func (m *Manager) sweepSession(ctx context.Context, id string, seen *stay.Leftover, crowded string) (why string, err error) {
 	config := m.conf()
-	if crowded == "" && stay.IsQuiet(config, id, seen) {
+	if crowded == "" && stay.IsQuiet(&config.Config, id, seen) {
 		return "", nil
 	}
 	lock, err := state.Take(config.StateDir, id)
@@ -270,7 +270,7 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *stay.Leftov
 		return "", err
 	}
 	// Between the list and the lock a server may have used the session: the present state counts.
-	l, err := stay.LeftoverOf(ctx, config, id)
+	l, err := stay.LeftoverOf(ctx, &config.Config, id)
 	if err == nil && l != nil && l.Wanted(lock) {
 		err = lock.Keep() // if the mark was lost, its time counts from now
 	}
@@ -281,14 +281,14 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *stay.Leftov
 	if l == nil {
 		l = &stay.Leftover{}
 	}
-	if lock.Waits() && len(l.Running) > 0 && len(l.Ended) == 0 && time.Since(stay.LastUse(config, lock)) < config.IdleTimeout {
+	if lock.Waits() && len(l.Running) > 0 && len(l.Ended) == 0 && time.Since(stay.LastUse(&config.Config, lock)) < config.IdleTimeout {
 		lock.Release()
 		return "", nil
 	}
-	v := l.Judge(config, id, lock, crowded)
+	v := l.Judge(&config.Config, id, lock, crowded)
 	if v.Sleeps {
 		// Nobody here could speak to kernels of disabled languages.
-		err := config.Engine.Remove(ctx, l.SwitchedOff(config), nil)
+		err := config.Engine.Remove(ctx, l.SwitchedOff(&config.Config), nil)
 		if !m.sleepLeft(id, lock) {
 			v.Why = ""
 		}

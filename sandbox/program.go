@@ -32,6 +32,7 @@ type ProgramSpec struct {
 	Terminal  *TerminalSize     // nil: it has pipes
 	Timeout   time.Duration     // after which it is killed; zero: Config.MaxRunTimeout, which bounds it too
 	NoGrowth  bool              // it makes no files larger, by the server's word: no limit of them refuses it
+	NoChange  bool              // it changes no files either: they may go back meanwhile
 	Unlisted  bool              // as in RunOptions
 	Caller    context.Context   // likewise
 }
@@ -50,6 +51,8 @@ type ProgramOutput struct {
 type ProgramExit struct {
 	Code   int            // 128 and the signal's number if one ended it
 	Signal syscall.Signal // zero: none
+	// ForMemory: it was stopped because the session's memory was nearly full.
+	ForMemory bool
 	// Lost is the reason why the end itself is not known: the container or the session ended. Nil: it is known.
 	Lost error
 }
@@ -70,7 +73,6 @@ type Program struct {
 	ended   chan struct{}
 }
 
-// maxSignal is the last signal's number.
 const maxSignal = 64
 
 // ErrProgramOver reports that a program has ended.
@@ -79,15 +81,15 @@ var ErrProgramOver = errors.New("the program has ended")
 // Program starts a program. The error is a fault: invalid_argument if it cannot be started, session_not_found, and those of a run.
 func (m *Manager) Program(ctx context.Context, spec ProgramSpec) (*Program, error) {
 	options := RunOptions{
-		SessionID: spec.SessionID, Language: Bash, Code: cmp.Or(spec.Title, strings.Join(spec.Argv, " ")), Timeout: spec.Timeout, Fresh: true, Unlisted: spec.Unlisted, Caller: spec.Caller,
+		SessionID: spec.SessionID, Language: Bash, Code: cmp.Or(spec.Title, strings.Join(spec.Argv, " ")), Timeout: spec.Timeout, Fresh: true, Program: true, Unlisted: spec.Unlisted, Caller: spec.Caller,
 	}
 	if spec.Timeout <= 0 {
 		options.Timeout = m.conf().MaxRunTimeout
 	}
-	if err := options.Check(m.conf()); err != nil {
+	if err := m.check(&options); err != nil {
 		return nil, err
 	}
-	s, err := m.open(spec.SessionID, toResume)
+	s, err := m.open(ctx, spec.SessionID, toResume)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +105,7 @@ func (m *Manager) Program(ctx context.Context, spec ProgramSpec) (*Program, erro
 		return nil, fault.New(fault.SessionBusy, "Try again when some have ended.", "%d programs run in session %q, which is the most.", maxPrograms, s.id)
 	}
 	longest, _ := s.limits.Ask(&options)
-	run := runs.NewRun(s.ctx, s.config, state.NewID(runs.RunPrefix), s.id, options)
+	run := runs.NewRun(s.ctx, &s.config.Rules, state.NewID(runs.RunPrefix), s.id, options)
 	run.Most = longest
 	p, masked, err := s.beginProgram(ctx, run, &spec)
 	if err != nil {
@@ -164,7 +166,7 @@ func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 	out := make(chan ProgramOutput)
 	p := &Program{Output: out, run: run, conn: conn, took: make(chan struct{}, 1), feeding: make(chan struct{}, 1), ended: make(chan struct{})}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	err = filewire.Write(conn, programwire.Start{Op: programwire.Op, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, PTY: spec.Terminal, NoGrowth: spec.NoGrowth})
+	err = filewire.Write(conn, programwire.Start{Op: programwire.Op, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, PTY: spec.Terminal, NoGrowth: spec.NoGrowth, NoChange: spec.NoChange})
 	var first programwire.Output
 	if err == nil {
 		first, err = p.read()
@@ -217,7 +219,7 @@ func (p *Program) follow(out chan<- ProgramOutput, conclude func(*Result, error)
 		switch last.Stream {
 		case programwire.Stdout, programwire.Stderr, programwire.PTY:
 			if streams[last.Stream] == nil {
-				streams[last.Stream] = p.run.Config.Mask.StreamBytes(outputWriter{p, last.Stream, out})
+				streams[last.Stream] = p.run.Rules.Mask.StreamBytes(outputWriter{p, last.Stream, out})
 			}
 			_, _ = streams[last.Stream].Write(last.Data)
 		}
@@ -230,7 +232,7 @@ func (p *Program) follow(out chan<- ProgramOutput, conclude func(*Result, error)
 	cause := context.Cause(p.run.Ctx)
 	switch {
 	case last.Exit != nil:
-		exit = &ProgramExit{Code: last.Exit.Code & 0xff, Signal: syscall.Signal(last.Exit.Signal)}
+		exit = &ProgramExit{Code: last.Exit.Code & 0xff, Signal: syscall.Signal(last.Exit.Signal), ForMemory: last.Exit.Cause == programwire.CauseMemory}
 		res.Status, res.ExitCode = Completed, exit.Code
 		if exit.Code != 0 {
 			res.Status = Failed
@@ -264,7 +266,6 @@ func (w outputWriter) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// send sends a message to the supervisor.
 func (p *Program) send(in programwire.Input) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()

@@ -20,9 +20,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
 )
 
-// SetQuota replaces the quota. Existing kernels go on, and nothing is removed. A limit of the files below Config.VolumeBytes
+// setQuota replaces the quota. Existing kernels go on, and nothing is removed. A limit of the files below Config.VolumeBytes
 // bounds a single session only if it comes by Reconfigure, and then only sessions opened later.
-func (m *Manager) SetQuota(q Quota) { m.quotas.now.Store(&q) }
+func (m *Manager) setQuota(q Quota) { m.quotas.now.Store(&q) }
 
 // quotas enforce the quota of a manager's sessions. A container counts while it runs a kernel that a session uses. The unused one
 // that came with a place does not count.
@@ -98,7 +98,7 @@ func (q *quotas) admit(ctx context.Context, l *link.Link) (leave func(), err err
 		var ending *session
 		for _, h := range holders {
 			all = all.plus(h.share)
-			if h.ending != nil && h.id == l.Engine.ID {
+			if h.ending != nil && h.id == l.Place.ID {
 				return nil, runs.ErrBeingClosed(h.id)
 			}
 			if h.ending == nil {
@@ -107,13 +107,13 @@ func (q *quotas) admit(ctx context.Context, l *link.Link) (leave func(), err err
 				ending = h.ending
 			}
 		}
-		container := l.Engine.Limits.Container()
+		container := l.Place.Limits.Container()
 		wants := shareOf(1, SessionLimits{MemoryBytes: container.MemoryBytes, CPUs: container.CPUs})
 		if name, _, _ := exceeds(&most, all, wants); name == "" {
 			break
 		}
 		if name, why, limit := exceeds(&most, staying, wants); name != "" {
-			if !q.makeRoom(holders, l.Engine.ID) {
+			if !q.makeRoom(holders, l.Place.ID) {
 				return nil, errTooMuch(name, why, limit, holders)
 			}
 			continue
@@ -123,8 +123,8 @@ func (q *quotas) admit(ctx context.Context, l *link.Link) (leave func(), err err
 		case <-ending.gone:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
-		case <-l.Engine.Ctx.Done():
-			err = context.Cause(l.Engine.Ctx)
+		case <-l.Place.Ctx.Done():
+			err = context.Cause(l.Place.Ctx)
 		}
 		q.m.mu.Lock()
 		if err != nil {
@@ -165,9 +165,9 @@ func (q *quotas) holders(now time.Time) []holder {
 			continue
 		}
 		if r := state.LoadRecord(config.StateDir, id); r != nil {
-			own := runs.Limits{Config: config}
+			own := runs.Limits{Rules: &config.Rules}
 			own.Restore(r)
-			add(holder{id: id, share: shareOf(awake(r, config, nil), runs.InForce(own.Own, config)), idle: unused})
+			add(holder{id: id, share: shareOf(awake(r, config, nil), runs.InForce(own.Own, &config.Rules)), idle: unused})
 		}
 	}
 	return list

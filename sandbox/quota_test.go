@@ -3,18 +3,27 @@
 package sandbox
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
@@ -71,13 +80,12 @@ func TestAKernelMoreThanTheQuota(t *testing.T) {
 				time.Sleep(time.Minute)
 				_, err := finish(m, RunOptions{Code: "1", SessionID: "mine"})
 				f := must.Code(t, err, fault.QuotaExceeded)
-				if !strings.Contains(f.Message, of.says) || strings.Count(f.Hint, "idle 60 s") != 2 {
-					t.Errorf("it says %q, %q", f.Message, f.Hint)
-				}
+				should.Hold(t, strings.Contains(f.Message, of.says) && strings.Count(f.Hint, "idle 60 s") == 2,
+					"it says %q, %q", f.Message, f.Hint)
 				if (of.limits != SessionLimits{}) {
 					mustRun(t, m, RunOptions{Code: "1", SessionID: "small", Limits: of.limits})
 				}
-				m.SetQuota(Quota{})
+				m.setQuota(Quota{})
 				mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 			})
 		})
@@ -103,13 +111,11 @@ func TestASessionMakesRoomForAKernel(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if took := time.Since(began); took < 6*time.Second {
-			t.Errorf("they came up after %v, before the others had ended", took)
-		}
+		took := time.Since(began)
+		should.Hold(t, took >= 6*time.Second, "they came up after %v, before the others had ended", took)
 		for id, want := range map[string]string{"longest": StateAsleep, "later": StateAsleep, "third": StateOpen, "fourth": StateOpen} {
-			if info, err := m.Session(t.Context(), id); err != nil || info.State != want {
-				t.Errorf("%s is %q, %v", id, info.State, err)
-			}
+			info, err := m.Session(t.Context(), id)
+			should.Hold(t, err == nil && info.State == want, "%s is %q, %v", id, info.State, err)
 		}
 		// What an earlier server left counts, and makes room too.
 		m.Close(t.Context())
@@ -118,9 +124,8 @@ func TestASessionMakesRoomForAKernel(t *testing.T) {
 		mustRun(t, next, RunOptions{Code: "1", SessionID: "fourth"}) // the end of a server is a use of all its sessions
 		time.Sleep(time.Minute)
 		mustRun(t, next, RunOptions{Code: "1", SessionID: "fifth"})
-		if info, err := next.Session(t.Context(), "third"); err != nil || info.State != StateAsleep {
-			t.Errorf("it is %q, %v", info.State, err)
-		}
+		info, err := next.Session(t.Context(), "third")
+		should.Hold(t, err == nil && info.State == StateAsleep, "it is %q, %v", info.State, err)
 	})
 }
 
@@ -132,8 +137,7 @@ func TestManyThatNeedRoomAtOnceStayWithinTheQuota(t *testing.T) {
 		m := newTestManager(t, config)
 		var runs []*Run
 		for i := range config.MaxSessions {
-			run, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: fmt.Sprint("s", i)})
-			must.OK(t, err)
+			run := must.Get(m.Run(RunOptions{Code: "1", Language: Python, SessionID: fmt.Sprint("s", i)}))(t)
 			runs = append(runs, run)
 		}
 		for _, run := range runs {
@@ -148,9 +152,7 @@ func TestManyThatNeedRoomAtOnceStayWithinTheQuota(t *testing.T) {
 				}
 			}
 		}
-		if kernels > 3 || kernels == 0 {
-			t.Errorf("there are %d", kernels)
-		}
+		should.Hold(t, kernels <= 3 && kernels != 0, "there are %d", kernels)
 	})
 }
 
@@ -160,16 +162,14 @@ func TestASessionHasNoMoreThanAllMayHave(t *testing.T) {
 		m := newTestManager(t, quotaConfig(t, e, Quota{MemoryBytes: 512 << 20, CPUs: 1, DiskBytes: 1 << 20, MaxSessions: 1}))
 		res := mustRun(t, m, RunOptions{Code: "1", SessionID: "mine", Limits: SessionLimits{MemoryBytes: 1 << 30}})
 		wantNote(t, res, "memory from 1.0 GiB to 512 MiB")
-		if got := e.specs()[0].Limits; got.MemoryBytes != 512<<20 || got.CPUs != 1 || got.FileBytes != 1<<20 {
-			t.Errorf("it has %+v", got)
-		}
+		got := e.specs()[0].Limits
+		should.Hold(t, got.MemoryBytes == 512<<20 && got.CPUs == 1 && got.FileBytes == 1<<20, "it has %+v", got)
 		if c := m.Config(); c.Limits.MemoryBytes != 512<<20 || c.Limits.CPUs != 1 || c.VolumeBytes != 1<<20 || c.MaxSessions != 1 {
 			t.Errorf("in force are %+v", c)
 		}
-		m.SetQuota(Quota{MaxSessions: 2})
-		if c := m.Config(); c.Limits.MemoryBytes != 1<<30 || c.Limits.CPUs != 2 || c.MaxSessions != 2 {
-			t.Errorf("in force are %+v", c)
-		}
+		m.setQuota(Quota{MaxSessions: 2})
+		c := m.Config()
+		should.Hold(t, c.Limits.MemoryBytes == 1<<30 && c.Limits.CPUs == 2 && c.MaxSessions == 2, "in force are %+v", c)
 	})
 }
 
@@ -203,9 +203,9 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 		must.Code(t, err, fault.QuotaExceeded)
 	}
 	refused()
-	m.SetQuota(Quota{})
+	m.setQuota(Quota{})
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-	m.SetQuota(Quota{DiskBytes: 3 << 20})
+	m.setQuota(Quota{DiskBytes: 3 << 20})
 	refused()
 	must.OK(t, should.ErrOf(m.CloseSession(t.Context(), "sleeps", false)))
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"}) // what has gone since is noticed at once
@@ -218,13 +218,10 @@ func TestHistoriesCountAsFiles(t *testing.T) {
 	code := "1 #" + strings.Repeat("x", 90<<10)
 	ran := func(id string, want int) {
 		t.Helper()
-		s, err := m.get(id, toFind)
-		must.OK(t, err)
+		s := must.Get(m.get(id, toFind))(t)
 		s.uses.CloseHistory()
 		entries, err := runs.ReadHistory(config.StateDir, id)
-		if err != nil || len(entries) != want {
-			t.Errorf("the history of %s has %d runs, not %d: %v", id, len(entries), want, err)
-		}
+		should.Hold(t, err == nil && len(entries) == want, "the history of %s has %d runs, not %d: %v", id, len(entries), want, err)
 	}
 	for range 4 {
 		mustRun(t, m, RunOptions{Code: code, SessionID: "mine"})
@@ -234,9 +231,8 @@ func TestHistoriesCountAsFiles(t *testing.T) {
 		lock, err := state.Take(config.StateDir, id)
 		r := state.NewRecord()
 		r.HistoryBytes = 300 << 10
-		if err = errors.Join(err, r.Save(config.StateDir, id), lock.Keep()); err != nil {
-			t.Fatal(err)
-		}
+		err = errors.Join(err, r.Save(config.StateDir, id), lock.Keep())
+		must.Hold(t, err == nil, "%v", err)
 		lock.Release()
 	}
 	m.quotas.disk.measuring.Lock()
@@ -246,18 +242,16 @@ func TestHistoriesCountAsFiles(t *testing.T) {
 		_, err := finish(m, RunOptions{Code: code, SessionID: id})
 		must.Code(t, err, fault.QuotaExceeded)
 	}
-	if _, err := state.LastUsed(config.StateDir, "new"); err == nil {
-		t.Error("a session without room has begun")
-	}
+	_, err := state.LastUsed(config.StateDir, "new")
+	should.Hold(t, err != nil, "a session without room has begun")
 	ran("mine", 2) // the oldest have gone
 	ran("full", 1)
 }
 
 func TestAQuotaForWhatSleeps(t *testing.T) {
-	config := Config{StateDir: t.TempDir() + "/sessions", IdleTimeout: time.Minute, KeepLimit: 10, Keep: time.Hour}
+	config := place.Config{Rules: runs.Rules{StateDir: t.TempDir() + "/sessions", IdleTimeout: time.Minute, Keep: time.Hour}, KeepLimit: 10}
 	for i, id := range []string{"old", "new"} {
-		lock, err := state.Take(config.StateDir, id)
-		must.OK(t, err)
+		lock := must.Get(state.Take(config.StateDir, id))(t)
 		r := state.NewRecord()
 		r.SizeBytes, r.KeepLimit = 100<<10, 1000<<10
 		must.OK(t, r.Save(config.StateDir, id))
@@ -269,7 +263,261 @@ func TestAQuotaForWhatSleeps(t *testing.T) {
 		t.Errorf("%q have to go", gone)
 	}
 	config.Quota.KeepLimit = 150 << 10
-	if gone, _ := stay.Crowding(&config); !slices.Equal(gone, []string{"old"}) {
-		t.Errorf("%q have to go", gone)
+	gone, _ := stay.Crowding(&config)
+	should.Hold(t, slices.Equal(gone, []string{"old"}), "%q have to go", gone)
+}
+
+func TestADrainingServerTakesNoNewSessions(t *testing.T) {
+	config := leaveSessions(t, newEngine(t), "asleep")
+	config.MaxSessions = 5
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "x = 1", SessionID: "named"})
+	mustRun(t, m, RunOptions{Code: "x = 2", SessionID: DefaultOf("client")})
+	m.Drain(true)
+	for _, id := range []string{"new", DefaultOf("another client"), ""} {
+		must.Code(t, should.ErrOf(m.Run(RunOptions{Code: "1", SessionID: id, Language: Python})), fault.ServerDraining)
 	}
+	must.Code(t, m.BeginImport("imported", nil), fault.ServerDraining)
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: "named"}), "1")
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: DefaultOf("client")}), "2")
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: "asleep"}), "41")
+	should.Equal(t, m.Load(), Load{Sessions: 3, Clients: 1}, "what goes on")
+	m.Drain(false)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "new"})
+}
+
+func TestADrainingServerHandsItsNamedSessionsOver(t *testing.T) {
+	e := newEngine(t)
+	config := testConfig(t, e)
+	old, next := newQuietManager(t, config), newQuietManager(t, config)
+	mustRun(t, old, RunOptions{Code: "x = 41", SessionID: "idle"})
+	mustRun(t, old, RunOptions{Code: "x = 0", SessionID: "busy"})
+	busy := mustHang(t, old, RunOptions{SessionID: "busy"})
+	old.Drain(true)
+	wantValue(t, mustRun(t, next, RunOptions{Code: "x + 1", SessionID: "idle"}), "42")
+	waits := must.Get(next.Run(RunOptions{Code: "x + 2", SessionID: "busy", Language: Python}))(t)
+	asked := make(chan error, 1)
+	go func() { // who asks for the run there is told how it ended, and not that it is lost
+		run, err := next.FindRun(busy.ID)
+		if err == nil {
+			<-run.Done()
+			if res, _ := run.Result(); res == nil || res.Stdout.Head != "so far\n" {
+				err = fmt.Errorf("it came to %+v", res)
+			}
+		}
+		asked <- err
+	}()
+	should.Equal(t, old.Load(), Load{Sessions: 1, Busy: 1}, "what goes on")
+	mustCancel(t, busy)
+	<-waits.Done()
+	res := must.Get(waits.Result())(t)
+	wantValue(t, res, "2")
+	should.OK(t, <-asked)
+	should.Equal(t, len(e.specs()), 2, "containers were started")
+	must.Code(t, should.ErrOf(finish(old, RunOptions{Code: "1", SessionID: "idle"})), fault.ServerDraining)
+}
+
+func TestAServerThatDrainsNoLongerKeepsItsSessions(t *testing.T) {
+	config := testConfig(t, newEngine(t))
+	old, next := newQuietManager(t, config), newQuietManager(t, config)
+	mustRun(t, old, RunOptions{Code: "x = 41", SessionID: "mine"})
+	old.Drain(true)
+	old.Drain(false)
+	must.Code(t, should.ErrOf(finish(next, RunOptions{Code: "1", SessionID: "mine"})), fault.SessionBusy)
+	wantValue(t, mustRun(t, old, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+}
+
+// Servers that clients start for each call have one session in turn.
+func TestASharedSessionGoesFromServerToServer(t *testing.T) {
+	config := testConfig(t, newEngine(t))
+	config.Shared = "shared"
+	one, two := newQuietManager(t, config), newQuietManager(t, config)
+	mustRun(t, one, RunOptions{Code: "x = 40", SessionID: "shared"})
+	mustRun(t, one, RunOptions{Code: "x = 0", SessionID: "mine"})
+	for i, m := range []*Manager{two, two, one, two} {
+		wantValue(t, mustRun(t, m, RunOptions{Code: "x + " + strconv.Itoa(i), SessionID: "shared"}), strconv.Itoa(40+i))
+	}
+	must.Code(t, should.ErrOf(finish(two, RunOptions{Code: "1", SessionID: "mine"})), fault.SessionBusy)
+}
+
+func TestLimitsOfASession(t *testing.T) {
+	for name, test := range map[string]struct {
+		asked   SessionLimits
+		memory  int64
+		cpus    float64
+		longest time.Duration
+		note    string
+	}{
+		"none":            {SessionLimits{}, 1 << 30, 2, time.Hour, ""},
+		"less of all":     {SessionLimits{MemoryBytes: 256 << 20, CPUs: 0.5, RunTimeout: time.Minute}, 256 << 20, 0.5, time.Minute, ""},
+		"of memory alone": {SessionLimits{MemoryBytes: 256 << 20}, 256 << 20, 2, time.Hour, ""},
+		"more than there is": {SessionLimits{MemoryBytes: 8 << 30, CPUs: 16, RunTimeout: 9 * time.Hour}, 1 << 30, 2, time.Hour,
+			"Limits were changed to what this server allows: memory from 8.0 GiB to 1.0 GiB, processors from 16 to 2, timeout from 9h0m0s to 1h0m0s."},
+		"less than works": {SessionLimits{MemoryBytes: 1 << 20, CPUs: 0.001}, 128 << 20, 0.05, time.Hour, "memory from 1.0 MiB to 128 MiB, processors from 0.001 to 0.05."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t)
+			e.play(completingRuns)
+			config := testConfig(t, e)
+			config.Limits = engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 100}
+			config.MaxRunTimeout = time.Hour
+			m := newTestManager(t, config)
+			res := mustRun(t, m, RunOptions{SessionID: "limited", Language: Python, Code: "1", Limits: test.asked})
+			got := e.specs()[0].Limits
+			should.Hold(t, got.MemoryBytes == test.memory && got.CPUs == test.cpus && got.PIDs == 100, "the container has %+v", got)
+			notes := strings.Join(res.Notes, "\n")
+			should.Hold(t, (test.note != "" || notes == "") && strings.Contains(notes, test.note), "notes: %q", notes)
+			info, err := m.Session(context.Background(), "limited")
+			if err != nil || info.Limits != (SessionLimits{MemoryBytes: test.memory, CPUs: test.cpus, RunTimeout: test.longest}) || info.Limited != (test.asked != SessionLimits{}) {
+				t.Errorf("it tells %+v, %v, %v", info.Limits, info.Limited, err)
+			}
+			own, other := m.MemoryLimit("limited"), m.MemoryLimit("other")
+			should.Hold(t, own == test.memory && other == 1<<30, "it has %d bytes of memory, and another session %d", own, other)
+		})
+	}
+}
+
+func TestASessionKeepsTheLimitsThatItBeganWith(t *testing.T) {
+	e := newEngine(t)
+	e.play(completingRuns)
+	config := testConfig(t, e)
+	config.Limits = engine.Limits{MemoryBytes: 1 << 30, CPUs: 2}
+	m := newTestManager(t, config)
+	first := SessionLimits{MemoryBytes: 256 << 20, RunTimeout: 20 * time.Second}
+	mustRun(t, m, RunOptions{SessionID: "s", Language: Python, Code: "1", Limits: first})
+	const kept = "This session keeps the limits that it began with (256 MiB memory, 2 processors, runs of at most 20s)"
+	for name, test := range map[string]struct {
+		options RunOptions
+		note    string
+	}{
+		"others":          {RunOptions{Language: Python, Limits: SessionLimits{MemoryBytes: 512 << 20}}, kept},
+		"the same":        {RunOptions{Language: Python, Limits: first}, ""},
+		"none":            {RunOptions{Language: Python}, ""},
+		"a timeout above": {RunOptions{Language: Python, Timeout: 30 * time.Second}, "The timeout was lowered from 30s to 20s, the limit of this session."},
+		"a timeout below": {RunOptions{Language: Python, Timeout: 10 * time.Second}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.options.SessionID, test.options.Code = "s", "1"
+			notes := strings.Join(mustRun(t, m, test.options).Notes, "\n")
+			should.Hold(t, (test.note != "" || notes == "") && strings.Contains(notes, test.note), "notes: %q", notes)
+		})
+	}
+	for _, spec := range e.specs() {
+		should.Hold(t, spec.Limits.MemoryBytes == 256<<20, "%s has %d bytes of memory", spec.Name, spec.Limits.MemoryBytes)
+	}
+}
+
+// A later server takes the kernel over with the limits that it has, and knows them.
+func TestLimitsOutliveTheirServer(t *testing.T) {
+	e := newEngine(t)
+	config := testConfig(t, e)
+	config.Limits = engine.Limits{MemoryBytes: 1 << 30, CPUs: 2}
+	limits := SessionLimits{MemoryBytes: 256 << 20, CPUs: 0.5, RunTimeout: 20 * time.Second}
+	m := newTestManager(t, config)
+	mustRun(t, m, RunOptions{SessionID: "s", Language: Python, Code: "x = 41", Limits: limits})
+	m.Close(t.Context())
+
+	m = newTestManager(t, config)
+	info, err := m.Session(t.Context(), "s")
+	should.Hold(t, err == nil && info.Limits == limits && info.Limited, "before it is opened: %+v, %v", info.Limits, err)
+	res := mustRun(t, m, RunOptions{SessionID: "s", Language: Python, Code: "x + 1", Limits: SessionLimits{MemoryBytes: 512 << 20}})
+	should.Hold(t, res.Value != nil && *res.Value == "42", "its variables are gone: %+v", res)
+	wantNote(t, res, "This session keeps the limits that it began with")
+	info, err = m.Session(t.Context(), "s")
+	should.Hold(t, err == nil && info.Limits == limits, "afterwards: %+v, %v", info.Limits, err)
+	should.Equal(t, len(e.specs()), 1, "containers were made")
+}
+
+func TestARunIsNamedByItsFirstLineAndItsAge(t *testing.T) {
+	const secret = "correct-horse-battery"
+	run := runs.NewRun(t.Context(), &runs.Rules{Mask: secrets.New(map[string]string{"KEY": secret})}, "run-1", "s", RunOptions{
+		Language: Python, Code: "\n  hang(" + strings.Repeat("x", runs.FirstLineLength-20) + secret + ")\nsecond line",
+	})
+	run.Created = time.Now().Add(-time.Minute)
+	got := run.Info()
+	if got.RunID != "run-1" || got.AgeSeconds != 60 || !strings.HasPrefix(got.FirstLine, "hang(xxx") ||
+		strings.Contains(got.FirstLine, secret[:5]) || strings.Contains(got.FirstLine, "second") {
+		t.Errorf("it is %+v", got)
+	}
+}
+
+// Whoever wants a kernel that is busy hears of the run that has it, from every server.
+func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
+	const line = "import time"
+	looks := func(t *testing.T, m *Manager, state, id string) {
+		t.Helper()
+		info := must.Get(m.Session(t.Context(), "mine"))(t)
+		for where, kernels := range map[string][]KernelInfo{"Session": info.Kernels, "Sessions": listed(t, m)[0].Kernels} {
+			if len(kernels) != 1 || kernels[0].State != state || kernels[0].Run == nil || kernels[0].Run.RunID != id || kernels[0].Run.FirstLine != line {
+				t.Fatalf("%s: the kernels are %+v", where, kernels)
+			}
+		}
+	}
+	busy := func(t *testing.T, m *Manager, id string) {
+		t.Helper()
+		waits, err := m.Run(RunOptions{Code: "1", SessionID: "mine", Language: Python, Timeout: time.Second})
+		must.OK(t, err)
+		var told []string
+		must.Soon(t, "the run that waits says what for, or is over", func() bool {
+			told = waits.SoFar(t.Context()).Notes
+			return waits.Over() || slices.ContainsFunc(told, func(note string) bool { return strings.Contains(note, id) })
+		})
+		notes := strings.Join(told, " ")
+		should.Hold(t, strings.Contains(notes, id) && strings.Contains(notes, "cancel: true"), "the run that waits says %q", notes)
+		<-waits.Done()
+		_, err = waits.Result()
+		must.Code(t, err, fault.SessionBusy)
+		var f *fault.Error
+		if errors.As(err, &f); !strings.Contains(f.Message, id) || !strings.Contains(f.Message, line) || !strings.Contains(f.Hint, "run_id "+id) || f.Fields["run_id"] != id {
+			t.Errorf("refused with %+v", f)
+		}
+	}
+	config := testConfig(t, newEngine(t))
+	killed := config
+	killed.Visit = true // it lets go of the session as a server does that is killed
+	first, other := NewManager(killed), newTestManager(t, config)
+	run := mustHang(t, first, RunOptions{SessionID: "mine", Timeout: 10 * time.Minute})
+	looks(t, first, "running", run.ID)
+	looks(t, other, "running", run.ID)
+	should.Fail(t, should.ErrOf(finish(other, RunOptions{Code: "1", SessionID: "mine"})), run.ID, "a session that is open elsewhere")
+	busy(t, first, run.ID)
+	first.Close(t.Context())
+	next := newTestManager(t, config)
+	looks(t, next, "kept", run.ID)
+	busy(t, next, run.ID)
+	looks(t, next, "running", run.ID)
+	found := must.Get(next.FindRun(run.ID))(t)
+	mustCancel(t, found)
+	info, _ := next.Session(t.Context(), "mine")
+	should.Hold(t, info.Kernels[0].State == "idle" && info.Kernels[0].Run == nil, "when it is over: %+v", info)
+}
+
+func TestAnImportThatFailsLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	m := importer(t, dir)
+	for from, want := range map[io.Reader]error{strings.NewReader(strings.Repeat("{}\n", 40_000)): history.ErrBad, iotest.ErrReader(io.ErrUnexpectedEOF): io.ErrUnexpectedEOF} {
+		should.Be(t, m.BeginImport("s", from), want)
+		left, _ := os.ReadDir(dir)
+		should.Hold(t, len(left) == 0, "left %v", left)
+	}
+}
+
+// importer is a manager with nothing on its engine.
+func importer(t *testing.T, stateDir string) *Manager {
+	config := testConfig(t, newEngine(t))
+	config.StateDir = stateDir
+	return newTestManager(t, config)
+}
+
+func TestTheHistoryOfASessionInUseIsNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	lock, err := state.Take(dir, "s")
+	must.OK(t, err)
+	m := importer(t, dir)
+	err = m.BeginImport("s", strings.NewReader(""))
+	should.Hold(t, fault.From(err).Code == fault.SessionBusy, "open elsewhere: %v", err)
+	must.OK(t, lock.Keep())
+	lock.Release()
+	err = m.BeginImport("s", strings.NewReader(""))
+	should.Hold(t, fault.From(err).Code == fault.FileExists, "a kept session: %v", err)
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // Engines that are reached over a network, and whose machines come and go.
@@ -50,7 +49,7 @@ func (portOnly) Serve(_ context.Context, _, _ string, conn net.Conn) { _ = conn.
 func (portOnly) Forget(string)                                       {}
 
 func TestWhatContainersAreMadeWith(t *testing.T) {
-	const idle, life, freeze = 30 * time.Minute, 24 * time.Hour, 10*time.Second + runs.RetireMargin
+	const idle, life, freeze = 30 * time.Minute, 24 * time.Hour, 10*time.Second + place.RetireMargin
 	for name, test := range map[string]struct {
 		id    string // of the session; that of a spare otherwise
 		lasts bool
@@ -61,30 +60,26 @@ func TestWhatContainersAreMadeWith(t *testing.T) {
 		"of one without a name": {id: DefaultOf("a"), ends: life + idle + place.EndsMargin},
 		"kept ready":            {lasts: true, grace: freeze},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				e := newEngine(t)
-				e.play(completing)
-				config := keepingConfig(t, e)
-				config.WayOut = portOnly{}
-				if test.id == "" {
-					config.Spares, config.Prewarm = 1, []Language{JavaScript}
-				}
-				m := newTestManager(t, config)
-				if test.id == "" {
-					m.Prewarm()
-					readySpare(t, m)
-				} else {
-					mustRun(t, m, RunOptions{Code: "1", SessionID: test.id, Language: JavaScript})
-				}
-				spec := e.specs()[0]
-				if spec.Lasts != test.lasts || spec.Ends != test.ends || spec.Grace != test.grace {
-					t.Errorf("it lasts: %v, ends after %v, has %v to end", spec.Lasts, spec.Ends, spec.Grace)
-				}
-				if want := map[string]string{"INDEX": "http://127.0.0.1:9797", "CODE_SANDBOX_WAY_OUT": "9797"}; !maps.Equal(spec.Env, want) {
-					t.Errorf("it is made with %q", spec.Env)
-				}
-			})
+		bubbleOf(t, name, func(t *testing.T) {
+			e := newEngine(t)
+			e.play(completing)
+			config := keepingConfig(t, e)
+			config.WayOut = portOnly{}
+			if test.id == "" {
+				config.Spares, config.Prewarm = 1, []Language{JavaScript}
+			}
+			m := newTestManager(t, config)
+			if test.id == "" {
+				m.Prewarm()
+				readySpare(t, m)
+			} else {
+				mustRun(t, m, RunOptions{Code: "1", SessionID: test.id, Language: JavaScript})
+			}
+			spec := e.specs()[0]
+			should.Hold(t, spec.Lasts == test.lasts && spec.Ends == test.ends && spec.Grace == test.grace,
+				"it lasts: %v, ends after %v, has %v to end", spec.Lasts, spec.Ends, spec.Grace)
+			want := map[string]string{"INDEX": "http://127.0.0.1:9797", "CODE_SANDBOX_WAY_OUT": "9797"}
+			should.Hold(t, maps.Equal(spec.Env, want), "it is made with %q", spec.Env)
 		})
 	}
 }
@@ -114,13 +109,11 @@ func TestAPodThatEndsElsewhere(t *testing.T) {
 			for i := range min(len(res.Notes), len(test.want)) {
 				told = told && strings.HasPrefix(res.Notes[i], test.want[i])
 			}
-			if !told || (res.Value != nil && *res.Value == "41") != (len(test.want) == 1 && test.id != "") {
-				t.Errorf("x is %v, the notes are %q, want %q", res.Value, res.Notes, test.want)
-			}
+			should.Hold(t, told && (res.Value != nil && *res.Value == "41") == (len(test.want) == 1 && test.id != ""),
+				"x is %v, the notes are %q, want %q", res.Value, res.Notes, test.want)
 			other := mustRun(t, m, RunOptions{Code: "1", SessionID: test.id, Language: JavaScript}).Notes
-			if gone := slices.ContainsFunc(other, func(n string) bool { return strings.HasPrefix(n, "The session's files are gone: ") }); gone == test.last {
-				t.Errorf("the other language tells %q", other)
-			}
+			gone := slices.ContainsFunc(other, func(n string) bool { return strings.HasPrefix(n, "The session's files are gone: ") })
+			should.Hold(t, gone != test.last, "the other language tells %q", other)
 			wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: test.id}), "")
 		})
 	}
@@ -144,32 +137,30 @@ func TestAPodThatEndsElsewhere(t *testing.T) {
 		}
 		t.Logf("drained in %v, the variables were back %v later", drained.Sub(began), time.Since(drained))
 	})
-	t.Run("while it still writes variables", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			e := newRemote(t)
-			var ended atomic.Bool
-			e.play(func(p peer) {
-				if p.ready(nil); ended.Load() {
-					completingRuns(p)
-					return
-				}
-				for run, ok := p.hear("run"); ok; run, ok = p.hear("run") {
-					p.say(map[string]any{
-						"type": "done", "id": run.ID, "status": "failed", "kernel": "alive",
-						"error": map[string]any{"name": "SessionBusy", "message": "the container is ending"},
-					})
-					time.Sleep(5 * time.Second)
-					ended.Store(true)
-					return
-				}
-			})
-			m := newTestManager(t, keepingConfig(t, e))
-			began := time.Now()
-			res := mustRun(t, m, RunOptions{Code: "6", SessionID: "mine"})
-			if res.Status != Completed || *res.Value != "6" || time.Since(began) < 5*time.Second || len(e.specs()) != 2 {
-				t.Errorf("it came to %+v after %v in %d containers", res, time.Since(began), len(e.specs()))
+	bubbleOf(t, "while it still writes variables", func(t *testing.T) {
+		e := newRemote(t)
+		var ended atomic.Bool
+		e.play(func(p peer) {
+			if p.ready(nil); ended.Load() {
+				completingRuns(p)
+				return
+			}
+			for run, ok := p.hear("run"); ok; run, ok = p.hear("run") {
+				p.say(map[string]any{
+					"type": "done", "id": run.ID, "status": "failed", "kernel": "alive",
+					"error": map[string]any{"name": "SessionBusy", "message": "the container is ending"},
+				})
+				time.Sleep(5 * time.Second)
+				ended.Store(true)
+				return
 			}
 		})
+		m := newTestManager(t, keepingConfig(t, e))
+		began := time.Now()
+		res := mustRun(t, m, RunOptions{Code: "6", SessionID: "mine"})
+		if res.Status != Completed || *res.Value != "6" || time.Since(began) < 5*time.Second || len(e.specs()) != 2 {
+			t.Errorf("it came to %+v after %v in %d containers", res, time.Since(began), len(e.specs()))
+		}
 	})
 }
 
@@ -194,8 +185,7 @@ func cut(t *testing.T, e *testEngine, m *Manager, id string) {
 // awaitCut waits until it is known that the connection to a container has ended.
 func awaitCut(t *testing.T, m *Manager, id string) {
 	t.Helper()
-	s, err := m.get(id, toFind)
-	must.OK(t, err)
+	s := must.Get(m.get(id, toFind))(t)
 	must.Soon(t, "it is known to be lost", func() bool { return s.links[0].Live() == nil })
 }
 
@@ -234,40 +224,35 @@ func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
 			}
 		})
 	}
-	t.Run("or tried for a minute", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			e := newRemote(t)
-			e.play(completing)
-			m := newTestManager(t, keepingConfig(t, e))
-			mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-			e.unreachable(1 << 20)
-			cut(t, e, m, "mine")
-			began := time.Now()
-			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
-			if must.Code(t, err, fault.EngineUnavailable); time.Since(began) < link.AgainFor-link.AgainMost || time.Since(began) > link.AgainFor {
-				t.Errorf("it took %v", time.Since(began))
-			}
-			should.Equal(t, len(e.specs()), 1, "containers were started")
-		})
+	bubbleOf(t, "or tried for a minute", func(t *testing.T) {
+		e := newRemote(t)
+		e.play(completing)
+		m := newTestManager(t, keepingConfig(t, e))
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		e.unreachable(1 << 20)
+		cut(t, e, m, "mine")
+		began := time.Now()
+		_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
+		if must.Code(t, err, fault.EngineUnavailable); time.Since(began) < link.AgainFor-link.AgainMost || time.Since(began) > link.AgainFor {
+			t.Errorf("it took %v", time.Since(began))
+		}
+		should.Equal(t, len(e.specs()), 1, "containers were started")
 	})
-	t.Run("unless that is cancelled", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			e := newRemote(t)
-			e.play(completing)
-			m := newTestManager(t, keepingConfig(t, e))
-			mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-			e.unreachable(1 << 20)
-			cut(t, e, m, "mine")
-			run, err := m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
-			must.OK(t, err)
-			time.Sleep(10 * time.Second)
-			run.Interrupt()
-			began := time.Now()
-			<-run.Done()
-			if res, err := run.Result(); err != nil || res.Status != Cancelled || time.Since(began) > time.Second {
-				t.Errorf("it came to %+v, %v, after %v", res, err, time.Since(began))
-			}
-		})
+	bubbleOf(t, "unless that is cancelled", func(t *testing.T) {
+		e := newRemote(t)
+		e.play(completing)
+		m := newTestManager(t, keepingConfig(t, e))
+		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+		e.unreachable(1 << 20)
+		cut(t, e, m, "mine")
+		run := must.Get(m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python}))(t)
+		time.Sleep(10 * time.Second)
+		run.Interrupt()
+		began := time.Now()
+		<-run.Done()
+		if res, err := run.Result(); err != nil || res.Status != Cancelled || time.Since(began) > time.Second {
+			t.Errorf("it came to %+v, %v, after %v", res, err, time.Since(began))
+		}
 	})
 }
 
@@ -281,7 +266,7 @@ func TestASpareIsClaimed(t *testing.T) {
 	id := readySpare(t, m)
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	must.Soon(t, "it has the session's name", func() bool {
-		inventory, err := e.Processes.List(t.Context(), LabelOwner, "mine")
+		inventory, err := e.Processes.List(t.Context(), place.LabelOwner, "mine")
 		return err == nil && len(inventory.Containers) == 1 && inventory.Containers[0].Labels[LabelSession] == place.LabelOf("", id)
 	})
 }

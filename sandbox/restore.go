@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -21,7 +22,7 @@ type Restoration struct {
 	SessionID string
 	Run       *RunInfo // it is as before this run
 	Copy      bool     // they are the copy's, after Run
-	// Parts are what went back, and Asked what was to.
+	// Parts were restored; Asked were requested.
 	Parts Parts
 	Asked Parts
 	// Stay says why the variables stay as they are, although they were asked for.
@@ -40,26 +41,63 @@ type Restoration struct {
 	Copies []*RunInfo
 }
 
-// Restore restores a session's variables and files to the state before a run, or its variables to a run's copy. What cannot go back
-// after a run of that kind stays. An empty session is the run's. It waits for the kernel's turn, and calls queued once it is in the
-// queue. It starts no container: a lost one leaves nothing to restore.
-func (m *Manager) Restore(ctx context.Context, sessionID, runID string, asked Parts, queued func()) (*Restoration, error) {
-	s, entry, err := m.sessionOf(sessionID, runID)
+// WayBack names the state that a restore goes to: that before a run, or its copy, or before so many of a session's last runs that
+// changed something.
+type WayBack struct {
+	SessionID string // empty: that of RunID
+	RunID     string // empty: Steps count
+	Steps     int
+	Own       string // the session of the client, whose runs an error lists
+	Parts     Parts
+}
+
+// Restore restores a session's variables and files, or its variables to a run's copy. What cannot go back after a run of that kind
+// stays. It waits for the kernel's turn, and calls queued once it is in the queue. It starts a container for files alone.
+func (m *Manager) Restore(ctx context.Context, to WayBack, queued func()) (*Restoration, error) {
+	s, entry, err := m.sessionOf(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := m.partsOf(entry, asked)
+	others := map[Language]*HistoryEntry{}
+	if entry == nil {
+		if entry, others, err = s.lastChanges(max(to.Steps, 1)); err != nil {
+			return nil, err
+		}
+	}
+	parts, err := m.partsOf(entry, to.Parts)
 	if err != nil {
 		return nil, err
-	}
-	i := s.interpreters[entry.Language]
-	if i == nil {
-		return nil, runs.ErrNoWayBack("There is no %s here.", entry.Language)
 	}
 	if err := s.uses.Enter(); err != nil {
 		return nil, err
 	}
 	defer s.uses.Leave()
+	r, err := s.goBack(ctx, entry, parts, to.Parts, queued)
+	if err != nil || !to.Parts.Variables {
+		return r, err
+	}
+	for language, first := range others {
+		other, err := s.goBack(ctx, first, Parts{Variables: true}, Parts{Variables: true}, func() {})
+		if err != nil {
+			r.Stay = strings.TrimPrefix(r.Stay+"; "+string(language)+": "+fault.From(err).Message, "; ")
+			continue
+		}
+		r.Lost, r.LostTotal = append(r.Lost, other.Lost...), r.LostTotal+other.LostTotal
+		for _, run := range other.Undone {
+			if !slices.ContainsFunc(r.Undone, func(u *RunInfo) bool { return u.RunID == run.RunID }) {
+				r.Undone = append(r.Undone, run)
+			}
+		}
+	}
+	return r, nil
+}
+
+// goBack restores by the kernel of a run.
+func (s *session) goBack(ctx context.Context, entry *HistoryEntry, parts, asked Parts, queued func()) (*Restoration, error) {
+	i := s.interpreters[entry.Language]
+	if i == nil {
+		return nil, runs.ErrNoWayBack("There is no %s here.", entry.Language)
+	}
 	turn := i.Enqueue()
 	defer turn.Leave()
 	queued()
@@ -79,11 +117,13 @@ func (m *Manager) Restore(ctx context.Context, sessionID, runID string, asked Pa
 	return r, err
 }
 
-// sessionOf finds the session of a run, and the run. A given session must be that one.
-func (m *Manager) sessionOf(sessionID, runID string) (*session, *HistoryEntry, error) {
-	if sessionID != "" {
-		if _, err := m.open(sessionID, toResume); err != nil {
-			return nil, nil, err
+// sessionOf finds the session of a run, and the run, if one is named. A given session must be that one.
+func (m *Manager) sessionOf(ctx context.Context, to WayBack) (*session, *HistoryEntry, error) {
+	sessionID, runID := to.SessionID, to.RunID
+	if sessionID != "" || runID == "" {
+		s, err := m.open(ctx, sessionID, toResume)
+		if err != nil || runID == "" {
+			return s, nil, err
 		}
 	}
 	owner, entry := "", (*HistoryEntry)(nil)
@@ -98,14 +138,18 @@ func (m *Manager) sessionOf(sessionID, runID string) (*session, *HistoryEntry, e
 	if entry == nil {
 		var err error
 		if owner, entry, err = m.findEntry(runID); err != nil {
-			return nil, nil, err
+			f := fault.From(err)
+			if s, err := m.open(ctx, cmp.Or(sessionID, to.Own), toResume); err == nil && f.Code == fault.RunNotFound {
+				f.Hint = s.lastLines()
+			}
+			return nil, nil, f
 		}
 	}
 	if sessionID != "" && sessionID != owner {
 		return nil, nil, fault.New(fault.RunNotFound, "Leave session_id out, or name that session.",
 			"Run %s is not of session %q: it is of %q.", entry.RunID, sessionID, owner)
 	}
-	s, err := m.open(owner, toResume)
+	s, err := m.open(ctx, owner, toResume)
 	return s, entry, err
 }
 
@@ -129,11 +173,14 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 	}
 	for _, e := range since {
 		hasVariables := parts.Variables && !e.Undone && !e.Fresh && e.Language == target.Language
-		if r.Copy && e.RunID == target.RunID || !hasVariables && !parts.Files {
+		if r.Copy && e.RunID == target.RunID || !hasVariables && !parts.Files || e.Undone && e.RunID != target.RunID && !e.Copy {
 			continue
 		}
 		if hasVariables {
 			marks[e.RunID] = true
+		}
+		if parts.Files {
+			marks[filesOf+e.RunID] = true
 		}
 		r.Undone = append(r.Undone, e.Info())
 		if e.Result == nil || parts.Files {
@@ -149,6 +196,79 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 	return r, nil
 }
 
+// filesOf begins a mark of a run whose files went back.
+const filesOf = "files of "
+
+// mostUndone bounds the runs among which those that changed something are looked for.
+const mostUndone = 400
+
+// lastRuns returns the last runs, the oldest first, with what is known of their files.
+func (s *session) lastRuns(most int) ([]*HistoryEntry, error) {
+	var order []string
+	err := runs.EachInHistory(s.config.StateDir, s.id, func(id string, _ bool, _ int64) bool {
+		order = append(order, id)
+		return false
+	}, func(*HistoryEntry) {})
+	if err != nil {
+		return nil, err
+	}
+	last, _, err := s.runsSince("", order[max(0, len(order)-most):])
+	did := runs.FilesOfRuns(s.config.StateDir, s.id)
+	for _, e := range last {
+		if files, known := did[e.RunID]; known {
+			e.Files = &files
+		}
+	}
+	return last[max(0, len(last)-most):], err
+}
+
+// lastChanges returns the run that began so many changes ago, and the first one since of each language whose variables go back besides.
+func (s *session) lastChanges(steps int) (entry *HistoryEntry, others map[Language]*HistoryEntry, err error) {
+	last, err := s.lastRuns(mostUndone)
+	if err != nil {
+		return nil, nil, err
+	}
+	others, has := make(map[Language]*HistoryEntry), 0
+	marks := runs.UndoneMarks(s.config.StateDir, s.id)
+	for _, e := range slices.Backward(last) {
+		keeps := !e.Fresh && !e.Copy
+		changed := keeps && !runs.OnlyLooks(e.Language, e.Code)
+		switch {
+		case e.Copy:
+		case e.Files != nil:
+			changed = changed || e.Files.Added+e.Files.Changed+e.Files.Removed > 0
+		default: // it is not known yet
+			changed = changed || s.config.UndoBytes > 0
+		}
+		if e.Undone || marks[filesOf+e.RunID] || !changed || e.Error != nil || !e.Over() && s.uses.Find(e.RunID) != nil {
+			continue
+		}
+		if keeps {
+			others[e.Language] = e
+		}
+		if has++; has == steps {
+			if keeps {
+				delete(others, e.Language)
+			}
+			return e, others, nil
+		}
+	}
+	return nil, nil, fault.New(fault.InvalidArgument, s.lastLines(), "Session %s has %d runs to undo, not %d.", s.id, has, steps)
+}
+
+// lastLines is a hint that lists the last five runs.
+func (s *session) lastLines() string {
+	last, err := s.lastRuns(5)
+	if err != nil || len(last) == 0 {
+		return "No code has run in session " + s.id + "."
+	}
+	var list []string
+	for _, e := range last {
+		list = append(list, e.Info().String())
+	}
+	return "The last runs of session " + s.id + " are " + strings.Join(list, "; ") + "."
+}
+
 // runsSince returns a run and those after it in the order of the calls, and a map by id of these and other wanted runs.
 func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntry, known map[string]*HistoryEntry, err error) {
 	here := make(map[string]*HistoryEntry) // newer than the written ones
@@ -156,7 +276,7 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 	passed := false
 	marks := runs.UndoneMarks(s.config.StateDir, s.id)
 	for _, run := range s.uses.All() {
-		if run.Options.Unlisted {
+		if run.Options.Unlisted || run.Options.Program {
 			continue
 		}
 		here[run.ID] = run.Entry()
@@ -171,7 +291,7 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 		passed = passed || id == runID
 		return passed || slices.Contains(wanted, id)
 	}, func(e *HistoryEntry) {
-		if here[e.RunID] == nil {
+		if here[e.RunID] == nil && !e.Program {
 			if e.Result != nil {
 				e.Result.Displays = nil // of many runs they would hold all that the history holds
 			}
@@ -225,12 +345,15 @@ type FileVersions struct {
 	// Before are the runs whose beginning the files can go back to, the newest last.
 	Before []*RunInfo `json:"can_go_back_before"`
 	// NotKept are the present files that could not be brought back, at most 20, of NotKeptTotal.
-	NotKept      []NotKept `json:"not_kept"`
-	NotKeptTotal int       `json:"not_kept_total"`
+	NotKept      []link.NotKept `json:"not_kept"`
+	NotKeptTotal int            `json:"not_kept_total"`
 }
 
 // partsOf returns what a restore can bring back, or why it can bring back nothing.
 func (m *Manager) partsOf(entry *HistoryEntry, asked Parts) (Parts, error) {
+	if entry.Program {
+		return asked, runs.ErrNoWayBack("Run %s is a command of a client, and what it changed stays.", entry.RunID)
+	}
 	parts, isCopy := asked, entry.Copy && entry.Undone
 	parts.Files = parts.Files && m.conf().UndoBytes > 0 && !isCopy
 	parts.Variables = parts.Variables && !strings.HasPrefix(entry.RunID, runs.RestorePrefix) &&
@@ -273,9 +396,9 @@ func (s *session) errFilesStay(i *link.Interpreter, target *HistoryEntry, files 
 	alone := "files: false brings back the variables alone."
 	switch files.Code {
 	case "busy":
-		for _, other := range s.interpreters {
-			if run := other.Holder(); run != nil {
-				return other.ErrBusy(run.Info(), 0)
+		for _, run := range s.uses.All() { // programs are among them
+			if !run.Over() && !run.Options.Unlisted {
+				return i.ErrBusy(run.Info(), 0)
 			}
 		}
 		return fault.New(fault.SessionBusy, "Wait for what runs in the session, and try again; or "+alone, "The files cannot go back: %s.", why)
@@ -287,16 +410,16 @@ func (s *session) errFilesStay(i *link.Interpreter, target *HistoryEntry, files 
 	return fault.New(fault.ExecutionFailed, "Look at the files with list_artifacts; "+alone, "Nothing has gone back before %s: %s.", target.Info(), why)
 }
 
-// waysBack is a hint that lists the runs whose beginning is kept, after what can be done with it.
+// waysBack returns a hint that lists the last five restorable runs after an introduction.
 func (s *session) waysBack(what string) string {
 	var list []string
 	if v := s.versions(); v != nil {
-		for _, run := range v.Before {
+		for _, run := range v.Before[max(0, len(v.Before)-5):] {
 			list = append(list, "before "+run.String())
 		}
 	}
 	if len(list) == 0 {
-		return "Of the last five runs that is kept."
+		return "That is kept of as many runs as --undo-limit holds."
 	}
 	return what + " " + strings.Join(list, "; ") + "."
 }

@@ -71,7 +71,7 @@ func newKeeping(t *testing.T) (*Manager, Config) {
 }
 
 func restore(m *Manager, session, run string) (*Restoration, error) {
-	return m.Restore(context.Background(), session, run, Parts{Variables: true}, func() {})
+	return m.Restore(context.Background(), WayBack{SessionID: session, RunID: run, Parts: Parts{Variables: true}}, func() {})
 }
 
 // linesOf are the first lines of runs.
@@ -102,9 +102,8 @@ func TestRestoreUndoesARunAndThoseAfterIt(t *testing.T) {
 	wantRestored(t, r, err, "c", "c", "a b apart")
 	mustRun(t, m, RunOptions{Code: "b", SessionID: "mine"})
 	r, err = restore(m, "", second.RunID) // the session is known by the run
-	if wantRestored(t, r, err, "b b", "b", "a"); r.SessionID != "mine" || r.Copy || r.Run.RunID != second.RunID {
-		t.Errorf("restored %+v", r)
-	}
+	wantRestored(t, r, err, "b b", "b", "a")
+	should.Hold(t, r.SessionID == "mine" && !r.Copy && r.Run.RunID == second.RunID, "restored %+v", r)
 	m.Close(t.Context())
 	entries, err := runs.ReadHistory(config.StateDir, "mine")
 	var undone []string
@@ -113,8 +112,38 @@ func TestRestoreUndoesARunAndThoseAfterIt(t *testing.T) {
 			undone = append(undone, e.Code)
 		}
 	}
-	if err != nil || !slices.Equal(undone, []string{"b", "c", "b"}) {
-		t.Errorf("the history has %q as undone, %v", undone, err)
+	should.Hold(t, err == nil && slices.Equal(undone, []string{"b", "c", "b"}), "the history has %q as undone, %v", undone, err)
+}
+
+// Without a run the last one that is not undone goes, so a chain of undos works to its end.
+func TestTheLastRunsAreUndone(t *testing.T) {
+	m, _ := newKeeping(t)
+	undo := func(steps int) (*Restoration, error) {
+		return m.Restore(t.Context(), WayBack{SessionID: "mine", Steps: steps, Parts: Parts{Variables: true}}, func() {})
+	}
+	for _, code := range []string{"a=1", "b=1", "c=1", "d=1", "e=1", "f=1"} {
+		mustRun(t, m, RunOptions{Code: code, SessionID: "mine"})
+	}
+	mustRun(t, m, RunOptions{Code: "print(a)", SessionID: "mine"})
+	mustRun(t, m, RunOptions{Code: "apart", SessionID: "mine", Fresh: true})
+	mustRun(t, m, RunOptions{Code: "try", SessionID: "mine", Copy: true})
+	for i, test := range []struct {
+		steps  int
+		undone string
+	}{{0, "f=1 print(a)"}, {1, "e=1"}, {2, "c=1 d=1"}} {
+		r, err := undo(test.steps)
+		if must.OK(t, err); linesOf(r.Undone) != test.undone {
+			t.Errorf("%d: it undid %q", i, linesOf(r.Undone))
+		}
+	}
+	_, err := undo(3)
+	f := must.Code(t, err, fault.InvalidArgument)
+	should.Contain(t, f.Message, "has 2 runs to undo, not 3")
+	_, err = m.Restore(t.Context(), WayBack{RunID: "run-none", Own: "mine"}, func() {})
+	for _, f := range []*fault.Error{f, must.Code(t, err, fault.RunNotFound)} {
+		for line, listed := range map[string]bool{": d=1": false, ": e=1": true, ": print(a)": true, ": apart": true, ": try": true} {
+			should.Equal(t, strings.Contains(f.Hint, line), listed, "%s in %s", line, f.Hint)
+		}
 	}
 }
 
@@ -122,20 +151,17 @@ func TestRestoreGoesToACopy(t *testing.T) {
 	m, _ := newKeeping(t)
 	mustRun(t, m, RunOptions{Code: "a"})
 	apart := mustRun(t, m, RunOptions{Code: "try", Copy: true})
-	if wantNote(t, apart, "restore_session with run_id "+apart.RunID); !apart.Copy || apart.VariablesLost {
-		t.Errorf("it came to %+v", apart)
-	}
+	wantNote(t, apart, "restore_session with run_id "+apart.RunID)
+	should.Hold(t, apart.Copy && !apart.VariablesLost, "it came to %+v", apart)
 	mustRun(t, m, RunOptions{Code: "b"})
 	r, err := restore(m, "", apart.RunID)
-	if wantRestored(t, r, err, "b", "b", "a b"); !r.Copy || linesOf(r.Copies) != "" {
-		t.Errorf("restored %+v", r)
-	}
+	wantRestored(t, r, err, "b", "b", "a b")
+	should.Hold(t, r.Copy && linesOf(r.Copies) == "", "restored %+v", r)
 	again := mustRun(t, m, RunOptions{Code: "try again", Copy: true})
 	mustRun(t, m, RunOptions{Code: "c"})
 	r, err = restore(m, "", again.RunID)
-	if wantRestored(t, r, err, "c", "c", "a b c"); !r.Copy {
-		t.Errorf("restored %+v", r)
-	}
+	wantRestored(t, r, err, "c", "c", "a b c")
+	should.Hold(t, r.Copy, "restored %+v", r)
 }
 
 func TestWhatCannotBeRestoredIsRefused(t *testing.T) {
@@ -156,16 +182,12 @@ func TestWhatCannotBeRestoredIsRefused(t *testing.T) {
 		"a run of another":      {"other", a.RunID, fault.RunNotFound, a.SessionID},
 		"a run that is too old": {"", old.RunID, fault.InvalidArgument, "it is too long ago"},
 	} {
-		_, err := restore(m, test.session, test.run)
-		f := must.Code(t, err, test.code)
+		f := must.Code(t, should.ErrOf(restore(m, test.session, test.run)), test.code)
 		should.Contain(t, f.Message, test.says, "%s", name)
-		if name == "a run that is too old" && !strings.Contains(f.Hint, "before "+a.RunID) {
-			t.Errorf("%s: it says to %s", name, f.Hint)
-		}
+		should.Hold(t, name != "a run that is too old" || strings.Contains(f.Hint, "before "+a.RunID), "%s: it says to %s", name, f.Hint)
 	}
 	for _, o := range []RunOptions{{Code: "1", Copy: true, Language: JavaScript}, {Code: "1", Copy: true, Fresh: true}} {
-		_, err := finish(m, o)
-		must.Code(t, err, fault.InvalidArgument)
+		must.Code(t, should.ErrOf(finish(m, o)), fault.InvalidArgument)
 	}
 }
 
@@ -195,12 +217,11 @@ func TestRestoreWaitsItsTurn(t *testing.T) {
 		restored := make(chan error)
 		queued := make(chan struct{})
 		go func() {
-			_, err := m.Restore(t.Context(), "", a.RunID, Parts{Variables: true}, func() { close(queued) })
+			_, err := m.Restore(t.Context(), WayBack{RunID: a.RunID, Parts: Parts{Variables: true}}, func() { close(queued) })
 			restored <- err
 		}()
 		<-queued
-		later, err := m.Run(RunOptions{Code: "b", Language: Python})
-		must.OK(t, err)
+		later := must.Get(m.Run(RunOptions{Code: "b", Language: Python}))(t)
 		long.Interrupt()
 		should.OK(t, <-restored)
 		<-later.Done()
@@ -214,8 +235,7 @@ func TestARestoreThatIsNotAnsweredEnds(t *testing.T) {
 		e.play(completing)
 		m := newTestManager(t, testConfig(t, e))
 		run := mustRun(t, m, RunOptions{Code: "a"})
-		_, err := restore(m, "", run.RunID)
-		must.Code(t, err, fault.ExecutionFailed)
+		must.Code(t, should.ErrOf(restore(m, "", run.RunID)), fault.ExecutionFailed)
 		wantValue(t, mustRun(t, m, RunOptions{Code: "b"}), "b")
 	})
 }
@@ -229,14 +249,11 @@ func TestWhatCanBeGoneBackToIsTold(t *testing.T) {
 		return m.Known()[0].Kernels[0] // a played supervisor counts no files
 	}
 	must.Soon(t, "it is told", func() bool { return len(told().Copies) > 0 })
-	if k := told(); linesOf(k.Before) != "a" || linesOf(k.Copies) != "try" || k.NoTwin != why+"." {
-		t.Errorf("the kernel is %+v", k)
-	}
-	beside, err := m.Run(RunOptions{Code: "go on", SessionID: "mine", Language: Python, Copy: true})
-	must.OK(t, err)
-	if k := told(); len(k.Beside) != 1 || k.Beside[0].RunID != beside.ID {
-		t.Errorf("beside the kernel is %v", k.Beside)
-	}
+	k := told()
+	should.Hold(t, linesOf(k.Before) == "a" && linesOf(k.Copies) == "try" && k.NoTwin == why+".", "the kernel is %+v", k)
+	beside := must.Get(m.Run(RunOptions{Code: "go on", SessionID: "mine", Language: Python, Copy: true}))(t)
+	k = told()
+	should.Hold(t, len(k.Beside) == 1 && k.Beside[0].RunID == beside.ID, "beside the kernel is %v", k.Beside)
 	beside.Interrupt()
 	if res := endOf(t, beside); slices.ContainsFunc(res.Notes, func(n string) bool { return strings.Contains(n, "ran in a copy") }) {
 		t.Errorf("a copy that is not kept has %q", res.Notes)
@@ -244,15 +261,13 @@ func TestWhatCanBeGoneBackToIsTold(t *testing.T) {
 	wantNote(t, mustRun(t, m, RunOptions{Code: "die", SessionID: "mine"}), why)
 	back := mustRun(t, m, RunOptions{Code: "fall back", SessionID: "mine"})
 	wantNote(t, back, "No newer copy of them was kept: "+why)
-	if marks := runs.UndoneMarks(config.StateDir, "mine"); !marks[back.RunID] {
-		t.Errorf("the marks are %v", marks)
-	}
+	marks := runs.UndoneMarks(config.StateDir, "mine")
+	should.Hold(t, marks[back.RunID], "the marks are %v", marks)
 }
 
 func endOf(t *testing.T, run *Run) *Result {
 	t.Helper()
 	<-run.Done()
-	res, err := run.Result()
-	must.OK(t, err)
+	res := must.Get(run.Result())(t)
 	return res
 }

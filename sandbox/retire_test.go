@@ -142,16 +142,14 @@ func TestASessionThatNobodyUsesSleeps(t *testing.T) {
 				created := state.LoadRecord(config.StateDir, "mine").Created
 				m = test.end(t, m, config)
 				should.EqualSlice(t, e.holds(t), []string{"volume csm-host-mine"}, "engine holds")
-				if asked := f.wasAsked(); config.Freezes() != slices.Equal(asked, []string{mine}) {
-					t.Errorf("%q were asked to write their variables", asked)
-				}
+				asked := f.wasAsked()
+				should.Hold(t, config.Freezes() == slices.Equal(asked, []string{mine}), "%q were asked to write their variables", asked)
 				for _, want := range []string{test.note, ""} {
 					wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), want)
 					time.Sleep(time.Minute) // it does not go to sleep at once again
 				}
-				if r := state.LoadRecord(config.StateDir, "mine"); !r.Created.Equal(created) {
-					t.Errorf("it began at %v, and now at %v", created, r.Created)
-				}
+				r := state.LoadRecord(config.StateDir, "mine")
+				should.Hold(t, r.Created.Equal(created), "it began at %v, and now at %v", created, r.Created)
 			})
 		})
 	}
@@ -245,9 +243,8 @@ func TestASessionMoreFreezesTheLongestIdleOne(t *testing.T) {
 			use(t, m, "a", "b", "c", "a")
 			began := time.Now()
 			use(t, m, "d")
-			if waited := time.Since(began); waited > time.Second {
-				t.Errorf("it waited for %v", waited)
-			}
+			waited := time.Since(began)
+			should.Hold(t, waited <= time.Second, "it waited for %v", waited)
 			wantAsked(t, f, "b")
 			wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "b"}), woken)
 			wantAsked(t, f, "b", "c")
@@ -267,12 +264,10 @@ func TestASessionMoreFreezesTheLongestIdleOne(t *testing.T) {
 			m := newQuietManager(t, config)
 			use(t, m, "d")
 			wantAsked(t, f)
-			if again, err := state.LastUsed(config.StateDir, "a"); err != nil || !again.Equal(used) {
-				t.Errorf("it was last used at %v, and now at %v, %v", used, again, err)
-			}
-			if r := state.LoadRecord(config.StateDir, "a"); r.HasKernels() {
-				t.Error("it has kernels")
-			}
+			again, err := state.LastUsed(config.StateDir, "a")
+			should.Hold(t, err == nil && again.Equal(used), "it was last used at %v, and now at %v, %v", used, again, err)
+			r := state.LoadRecord(config.StateDir, "a")
+			should.Hold(t, !r.HasKernels(), "it has kernels")
 			use(t, m, "a")
 		})
 	})
@@ -361,7 +356,7 @@ func TestLimitsHoldHoweverASessionBegan(t *testing.T) {
 					config.Prewarm = []Language{Python}
 				}
 				m := newTestManager(t, config)
-				m.pool.Prewarm()
+				m.pool.prewarm()
 				time.Sleep(time.Minute + time.Millisecond) // what is kept ready comes up
 				use(t, m, test.session)
 				should.Equal(t, placeOf(config, m.Known()[0].ID) != "", test.spares > 0, "it took a spare")
@@ -402,9 +397,8 @@ func TestFreezeWritesTheVariablesAndGoesOn(t *testing.T) {
 		for why, want := range map[string][2]int{"the work directory is full": {1, 1}, frozenBusy: {1, 0}, frozenNone: {0, 0}} {
 			f.why = why
 			for i, ends := range []bool{false, true} {
-				if problems, err := m.Freeze(t.Context(), "mine", ends); err != nil || len(problems) != want[i] {
-					t.Errorf("%s, ends %t: %q, %v", why, ends, problems, err)
-				}
+				problems, err := m.Freeze(t.Context(), "mine", ends)
+				should.Hold(t, err == nil && len(problems) == want[i], "%s, ends %t: %q, %v", why, ends, problems, err)
 			}
 		}
 		_, err := m.Freeze(t.Context(), "nobody", false)
@@ -447,9 +441,8 @@ func TestWhatSleepsIsKept(t *testing.T) {
 					_, err := m.CloseSession(t.Context(), id, true)
 					r := state.LoadRecord(config.StateDir, id)
 					r.SizeBytes, r.HistoryBytes = s.size/2, s.size/2
-					if err = errors.Join(err, r.Save(config.StateDir, id), state.Pin(config.StateDir, id, s.pinned)); err != nil {
-						t.Fatal(err)
-					}
+					err = errors.Join(err, r.Save(config.StateDir, id), state.Pin(config.StateDir, id, s.pinned))
+					must.Hold(t, err == nil, "%v", err)
 				}
 				m.Close(t.Context())
 				config.KeepLimit = 0 // that of their own server counts
@@ -457,17 +450,12 @@ func TestWhatSleepsIsKept(t *testing.T) {
 					lastUsedAt(t, config, id, time.Now().Add(-s.unused))
 				}
 				swept, err := Sweep(t.Context(), &config)
-				if err != nil || len(swept) != len(test.gone) {
-					t.Errorf("swept %q, %v", swept, err)
-				}
+				should.Hold(t, err == nil && len(swept) == len(test.gone), "swept %q, %v", swept, err)
 				for _, s := range swept {
-					if test.gone[s.ID] != s.Why {
-						t.Errorf("%s is gone: %s", s.ID, s.Why)
-					}
+					should.Hold(t, test.gone[s.ID] == s.Why, "%s is gone: %s", s.ID, s.Why)
 				}
-				if got := e.holds(t); len(got) != len(test.left)-len(test.gone) {
-					t.Errorf("engine holds %q", got)
-				}
+				got := e.holds(t)
+				should.Hold(t, len(got) == len(test.left)-len(test.gone), "engine holds %q", got)
 				for id, s := range test.left {
 					if used, err := state.LastUsed(config.StateDir, id); test.gone[id] == "" && (err != nil || time.Since(used).Round(time.Hour) != s.unused.Round(time.Hour)) {
 						t.Errorf("%s was last used %v, %v", id, used, err)
@@ -486,9 +474,8 @@ func TestAPinnedSessionSleepsThoughNoneIsKept(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		must.OK(t, state.Pin(config.StateDir, "mine", true))
 		time.Sleep(config.IdleTimeout + time.Minute)
-		if r := state.LoadRecord(config.StateDir, "mine"); r == nil || r.HasKernels() || !state.IsKept(config.StateDir, "mine") {
-			t.Errorf("its record is %+v", r)
-		}
+		r := state.LoadRecord(config.StateDir, "mine")
+		should.Hold(t, r != nil && !r.HasKernels() && state.IsKept(config.StateDir, "mine"), "its record is %+v", r)
 	})
 }
 

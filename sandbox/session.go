@@ -29,7 +29,7 @@ type session struct {
 	openErr error
 	gone    chan struct{} // closed after the session closed
 
-	engine *place.Place
+	place  *place.Place
 	uses   *runs.Usage
 	limits runs.Limits
 	links  []*link.Link
@@ -44,16 +44,16 @@ func (m *Manager) newSession(id string, named bool, before *session, config *Con
 	s := &session{
 		id: id, named: named, manager: m, before: before, config: config, ctx: ctx, cancel: cancel,
 		opened: make(chan struct{}), gone: make(chan struct{}),
-		programs: make(chan struct{}, maxPrograms), limits: runs.Limits{Config: config}, interpreters: make(map[Language]*link.Interpreter),
+		programs: make(chan struct{}, maxPrograms), limits: runs.Limits{Rules: &config.Rules}, interpreters: make(map[Language]*link.Interpreter),
 	}
-	s.uses = runs.NewUsage(id, config, &s.limits, s.isOpen, func() bool { return m.quotas.isFull(id) })
-	s.engine = &place.Place{ID: id, Named: named, Config: config, Supply: m.pool.Supply, Limits: &s.limits, Ctx: ctx, Note: s.noteLater, Lost: s.noteFilesLost, Out: kernel.NewConns()}
+	s.uses = runs.NewUsage(id, &config.Rules, &s.limits, s.isOpen, func() bool { return m.quotas.isFull(id) })
+	s.place = &place.Place{ID: id, Named: named, Config: &config.Config, Supply: m.pool.Supply, Limits: &s.limits, Ctx: ctx, Note: s.noteLater, Lost: s.noteFilesLost, Out: kernel.NewConns()}
 	for _, languages := range config.Containers() {
-		l := link.New(languages, s.engine, s.uses, m.quotas.admit)
+		l := link.New(languages, s.place, s.uses, m.quotas.admit)
 		s.links = append(s.links, l)
 		maps.Copy(s.interpreters, l.Interpreters)
 	}
-	s.files = link.NewFiles(s.links, s.engine, s.uses)
+	s.files = link.NewFiles(s.links, s.place, s.uses)
 	return s
 }
 
@@ -74,7 +74,7 @@ func (s *session) noteFilesLost() {
 // begin reads an earlier server's record of the session and takes over its lock, and begins to record its runs. resumed reports
 // that the earlier server left it on purpose.
 func (s *session) begin(lock *state.Lock, resumed bool) {
-	record, created, awake := s.engine.Begin(resumed), s.uses.Created, s.uses.Awake
+	record, created, awake := s.place.Begin(resumed), s.uses.Created, s.uses.Awake
 	if record != nil {
 		created = record.Created
 	}
@@ -103,7 +103,7 @@ func (s *session) folder() string { return state.Folder(s.config.StateDir, s.id)
 // launch queues a run and returns it at once: it waits for the session to open, and then for its turn.
 func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	i := s.interpreters[options.Language]
-	run := runs.NewRun(s.ctx, s.config, id, s.id, options)
+	run := runs.NewRun(s.ctx, &s.config.Rules, id, s.id, options)
 	run.Ahead = func() *RunInfo { return i.Ahead(run) }
 	if err := s.config.MayBegin(run); err != nil {
 		run.Cancel(err)
@@ -116,6 +116,7 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 		}
 	})
 	if err != nil {
+		run.Cancel(err)
 		return nil, err
 	}
 	go func() {

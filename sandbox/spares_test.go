@@ -60,6 +60,17 @@ func placeOf(config Config, session string) string {
 	return ""
 }
 
+// wantSwept sweeps, which ends these sessions and no others.
+func wantSwept(t *testing.T, config *Config, ids ...string) {
+	t.Helper()
+	swept := must.Get(Sweep(t.Context(), config))(t)
+	var got []string
+	for _, s := range swept {
+		got = append(got, s.ID)
+	}
+	should.EqualSlice(t, got, ids, "swept")
+}
+
 // nothingLeft waits until the engine and the state directory are empty.
 func nothingLeft(t *testing.T, e *testEngine, config Config) {
 	t.Helper()
@@ -73,23 +84,19 @@ func TestANewSessionTakesASpare(t *testing.T) {
 			config := spareConfig(t, e)
 			config.Env = map[string]string{"KEY": "s3cret"}
 			m := newQuietManager(t, config)
-			if time.Sleep(10 * time.Millisecond); len(e.specs()) != 0 {
-				t.Error("a container was made before a call")
-			}
+			time.Sleep(10 * time.Millisecond)
+			should.Hold(t, len(e.specs()) == 0, "a container was made before a call")
 			mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
 			id := readySpare(t, m)
 			should.Len(t, listed(t, m), 1, "are listed")
-			if _, err := m.Session(t.Context(), id); err == nil {
-				t.Error("a spare is a session")
-			}
+			_, err := m.Session(t.Context(), id)
+			should.Hold(t, err != nil, "a spare is a session")
 			res := mustRun(t, m, RunOptions{Code: "import os; os.environ['KEY']", SessionID: session})
 			wantValue(t, res, "'s3cret'")
 			if place := placeOf(config, res.SessionID); place != id || state.Waits(config.StateDir, id) {
 				t.Errorf("the session is at %q, and %q was ready", place, id)
 			}
-			if slices.Contains(state.IDs(config.StateDir), id) {
-				t.Error("what is a session's place is still locked as a spare")
-			}
+			should.Hold(t, !slices.Contains(state.IDs(config.StateDir), id), "what is a session's place is still locked as a spare")
 			if again := readySpare(t, m); again == id || len(e.specs()) != 3 {
 				t.Errorf("%d containers were made", len(e.specs()))
 			}
@@ -97,9 +104,8 @@ func TestANewSessionTakesASpare(t *testing.T) {
 			for _, s := range []string{"first", session} {
 				should.OK(t, should.ErrOf(m.CloseSession(t.Context(), s, false)))
 			}
-			if held := e.holds(t); len(held) != 2 || !strings.Contains(held[0], place.SparePrefix) {
-				t.Errorf("the engine holds %q", held)
-			}
+			held := e.holds(t)
+			should.Hold(t, len(held) == 2 && strings.Contains(held[0], place.SparePrefix), "the engine holds %q", held)
 		})
 	}
 }
@@ -129,15 +135,11 @@ func TestASpareWithEarlierSkillsIsReplaced(t *testing.T) {
 	id := readySpare(t, m)
 	skills.Store(&engine.Files{Hash: "new"})
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "second"})
-	if place := placeOf(config, "second"); place != "" {
-		t.Errorf("a session has %q, with earlier skills", place)
-	}
+	should.Equal(t, placeOf(config, "second"), "", "a session")
 	must.Soon(t, "another one is ready", func() bool { return readySpare(t, m) != id })
 	next := readySpare(t, m)
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "third"})
-	if place := placeOf(config, "third"); place != next {
-		t.Errorf("a session has %q, and not %q, which has the new ones", place, next)
-	}
+	should.Equal(t, placeOf(config, "third"), next, "a session")
 	for _, spec := range e.specs() {
 		if made := spec.Skills.Key(); strings.Contains(spec.Name, "first") && made != "" || strings.Contains(spec.Name, next) && made != "new" {
 			t.Errorf("%s was made with %q", spec.Name, made)
@@ -150,22 +152,16 @@ func TestASessionIsTakenUpAtItsPlace(t *testing.T) {
 	_, config, m, _ := withSpare(t, "")
 	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
 	m.Close(t.Context())
-	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	wantSwept(t, &config)
 	later := newQuietManager(t, config)
-	if list := listed(t, later); len(list) != 1 || list[0].ID != "mine" || !list[0].Named || list[0].Kernels[0].State != "kept" {
-		t.Errorf("%+v are listed", list)
-	}
+	list := listed(t, later)
+	should.Hold(t, len(list) == 1 && list[0].ID == "mine" && list[0].Named && list[0].Kernels[0].State == "kept", "%+v are listed", list)
 	wantValue(t, mustRun(t, later, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 	later.Close(t.Context())
 	// Without its mark it is the record that says whose it is and that it stays.
-	lock, err := state.Take(config.StateDir, "mine")
-	must.OK(t, err)
+	lock := must.Get(state.Take(config.StateDir, "mine"))(t)
 	lock.Discard()
-	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	wantSwept(t, &config)
 	wantValue(t, mustRun(t, newQuietManager(t, config), RunOptions{Code: "x + 2", SessionID: "mine"}), "43")
 }
 
@@ -176,9 +172,8 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 	readySpare(t, other)
 	m.Close(t.Context())
 	other.Close(t.Context())
-	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 || len(e.holds(t)) != 2 {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	swept, err := Sweep(t.Context(), &config)
+	should.Hold(t, err == nil && len(swept) == 0 && len(e.holds(t)) == 2, "swept %+v, %v", swept, err)
 	later := newQuietManager(t, config)
 	should.Len(t, listed(t, later), 0, "are listed")
 	made := len(e.specs())
@@ -186,9 +181,8 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 	must.OK(t, err)
 	time.AfterFunc(place.SweepLook/10, look.Release)
 	wantValue(t, mustRun(t, later, RunOptions{Code: "1", SessionID: "mine"}), "1")
-	if place := placeOf(config, "mine"); place != id || len(e.specs()) != made {
-		t.Errorf("the session is at %q, and %q waited", place, id)
-	}
+	place := placeOf(config, "mine")
+	should.Hold(t, place == id && len(e.specs()) == made, "the session is at %q, and %q waited", place, id)
 	must.OK(t, should.ErrOf(later.CloseSession(t.Context(), "mine", false)))
 	config.Spares = 0
 	later.pool.config.Spares = 0 // it leaves none
@@ -205,9 +199,8 @@ func TestASpareThatDoesNotAnswerIsTheOnlyOneWaitedFor(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1"})
 		must.Soon(t, "two are kept ready", func() bool { return len(e.specs()) == 3 })
 		m.Close(t.Context())
-		if waiting := place.WaitingSpares(config.StateDir); len(waiting) != 2 {
-			t.Fatalf("%q wait", waiting)
-		}
+		waiting := place.WaitingSpares(config.StateDir)
+		must.Hold(t, len(waiting) == 2, "%q wait", waiting)
 		e.fails(faults{exec: func(string) (engine.Process, error) { return enginetest.Play(played(peer.stay)), nil }})
 		mustRun(t, newTestManager(t, config), RunOptions{Code: "1", SessionID: "mine"})
 		should.Equal(t, e.joined(), 1, "were waited for")
@@ -232,14 +225,11 @@ func TestASpareOfOtherSettingsIsLeftAlone(t *testing.T) {
 func TestSparesThatWaitCanBeDropped(t *testing.T) {
 	e, config, m, _ := withSpare(t, "")
 	place.DropSpares(config.StateDir) // which that of a live server does not
-	if !slices.Contains(state.IDs(config.StateDir), readySpare(t, m)) {
-		t.Error("a live server's is gone")
-	}
+	should.Hold(t, slices.Contains(state.IDs(config.StateDir), readySpare(t, m)), "a live server's is gone")
 	m.Close(t.Context())
 	place.DropSpares(config.StateDir)
-	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 1 {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	swept, err := Sweep(t.Context(), &config)
+	should.Hold(t, err == nil && len(swept) == 1, "swept %+v, %v", swept, err)
 	nothingLeft(t, e, config)
 }
 
@@ -259,14 +249,10 @@ func TestASweepRemovesSpares(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, config, m, id := withSpare(t, "")
-			if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
-				t.Errorf("swept %+v of a live server, %v", swept, err)
-			}
+			wantSwept(t, &config)
 			must.OK(t, should.ErrOf(m.CloseSession(t.Context(), "", false)))
 			end(t, m, config, id)
-			if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 1 || swept[0].ID != id {
-				t.Errorf("swept %+v, %v", swept, err)
-			}
+			wantSwept(t, &config, id)
 			nothingLeft(t, e, config)
 		})
 	}
@@ -276,16 +262,12 @@ func TestASweepRemovesSpares(t *testing.T) {
 func TestASweepFindsThePlaceOfASession(t *testing.T) {
 	e, config, m, _ := withSpare(t, DefaultOf("a"))
 	res := mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf("b")})
-	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
-		t.Errorf("swept %+v of a live server, %v", swept, err)
-	}
+	wantSwept(t, &config)
 	place := placeOf(config, res.SessionID)
 	s := m.sessions[res.SessionID]
 	s.uses.CloseHistory()
 	s.uses.Lock.Release()
-	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 1 || swept[0].ID != res.SessionID {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	wantSwept(t, &config, res.SessionID)
 	if held := e.holds(t); slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, place) }) {
 		t.Errorf("the engine holds %q", held)
 	}
@@ -316,12 +298,9 @@ func TestPrewarmKeepsAContainerReady(t *testing.T) {
 		should.Len(t, append(m.Known(), listed(t, m)...), 0, "listed before one was used")
 		time.Sleep(config.IdleTimeout + time.Minute)
 		res := mustRun(t, m, RunOptions{Code: "1"})
-		if place := placeOf(config, res.SessionID); place != id {
-			t.Errorf("the session is at %q, and %q was ready", place, id)
-		}
-		if next := readySpare(t, m); next == id {
-			t.Errorf("%q is ready again", id)
-		}
+		should.Equal(t, placeOf(config, res.SessionID), id, "the session")
+		next := readySpare(t, m)
+		should.Hold(t, next != id, "%q is ready again", id)
 		m.Close(t.Context())
 		nothingLeft(t, e, config)
 	})
@@ -369,8 +348,7 @@ func TestWhatACloseCouldNotRemoveAtAPlaceGoesLater(t *testing.T) {
 	e, _, m, place := withSpare(t, "first")
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	e.fails(faults{remove: errors.New("the engine refuses")})
-	_, err := m.CloseSession(t.Context(), "mine", false)
-	must.Code(t, err, fault.EngineError)
+	must.Code(t, should.ErrOf(m.CloseSession(t.Context(), "mine", false)), fault.EngineError)
 	e.fails(faults{})
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	if held := e.holds(t); slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, place) }) {
@@ -382,9 +360,8 @@ func TestADefaultSessionThatIsKeptHasARecord(t *testing.T) {
 	_, config, m, place := withSpare(t, "first")
 	mustRun(t, m, RunOptions{Code: "1"})
 	id, err := m.CloseSession(t.Context(), "", true)
-	if r := state.LoadRecord(config.StateDir, id); err != nil || r == nil || r.Unnamed || r.Place != place || r.SizeBytes == 0 {
-		t.Errorf("the record is %+v, %v", r, err)
-	}
+	r := state.LoadRecord(config.StateDir, id)
+	should.Hold(t, err == nil && r != nil && !r.Unnamed && r.Place == place && r.SizeBytes != 0, "the record is %+v, %v", r, err)
 }
 
 // After a burst as many are kept as it took, for ten minutes and within their memory.

@@ -37,23 +37,19 @@ func TestStartsTakeTurns(t *testing.T) {
 		m := newTestManager(t, config)
 		var begun []*Run
 		for i := range 3 * place.MostStarts {
-			run, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: fmt.Sprint("s", i)})
-			must.OK(t, err)
+			run := must.Get(m.Run(RunOptions{Code: "1", Language: Python, SessionID: fmt.Sprint("s", i)}))(t)
 			begun = append(begun, run)
 		}
 		synctest.Wait()
 		began := time.Now()
-		waiting, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: "cancelled"})
-		must.OK(t, err)
+		waiting := must.Get(m.Run(RunOptions{Code: "1", Language: Python, SessionID: "cancelled"}))(t)
 		synctest.Wait()
-		if mustCancel(t, waiting); time.Since(began) > 0 {
-			t.Errorf("one that waited was cancelled after %v", time.Since(began))
-		}
+		mustCancel(t, waiting)
+		should.Hold(t, time.Since(began) <= 0, "one that waited was cancelled after %v", time.Since(began))
 		for _, run := range begun {
 			<-run.Done()
-			if res, err := run.Result(); err != nil || res.Status != Completed {
-				t.Errorf("%+v, %v", res, err)
-			}
+			res, err := run.Result()
+			should.Hold(t, err == nil && res.Status == Completed, "%+v, %v", res, err)
 		}
 		should.Equal(t, most.Load(), place.MostStarts, "came up at once")
 	})
@@ -98,13 +94,10 @@ func TestAnImageThatIsMadeReadyFirst(t *testing.T) {
 		m := newTestManager(t, config)
 		var both []*Run
 		for _, id := range []string{"waits", "leaves"} {
-			run, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: id})
-			must.OK(t, err)
+			run := must.Get(m.Run(RunOptions{Code: "1", Language: Python, SessionID: id}))(t)
 			both = append(both, run)
 		}
-		if waits := both[0].Progress().WaitsFor; waits != "" {
-			t.Errorf("it waits for %q before anybody knows", waits)
-		}
+		should.Equal(t, both[0].Progress().WaitsFor, "")
 		for range 2 { // for the image, and for its container
 			time.Sleep(4 * time.Minute)
 			sofar := both[0].SoFar(t.Context())
@@ -112,9 +105,8 @@ func TestAnImageThatIsMadeReadyFirst(t *testing.T) {
 				t.Errorf("it says %q, and waits for %q", sofar.Notes, both[0].Progress().WaitsFor)
 			}
 		}
-		if mustCancel(t, both[1]); !time.Now().Before(ready) {
-			t.Error("one that was cancelled waited all the same")
-		}
+		mustCancel(t, both[1])
+		should.Hold(t, time.Now().Before(ready), "one that was cancelled waited all the same")
 		<-both[0].Done()
 		if res, err := both[0].Result(); err != nil || res.Status != Completed || !slices.Contains(res.Notes, runs.PreparingNote) {
 			t.Errorf("it came to %+v, %v", res, err)

@@ -86,9 +86,7 @@ func TestALaterServerTakesTheKernelOver(t *testing.T) {
 	wantValue(t, mustRun(t, later, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 	should.Equal(t, len(e.specs()), 1, "containers were started")
 	info, err := later.Session(t.Context(), "mine")
-	if err != nil || !strings.HasPrefix(info.Kernels[0].Version, "3.") {
-		t.Errorf("the session is %+v, %v", info, err)
-	}
+	should.Hold(t, err == nil && strings.HasPrefix(info.Kernels[0].Version, "3."), "the session is %+v, %v", info, err)
 }
 
 func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
@@ -123,12 +121,9 @@ func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
 			mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"})
 			info, err := later.Session(t.Context(), "mine")
 			list := listed(t, later)
-			if err != nil || len(list) != 1 {
-				t.Fatalf("told of %v, listed %+v", err, list)
-			}
-			if kernels := info.Kernels; kernels[0].State != "idle" || kernels[1].State != test.want {
-				t.Errorf("the kernels are %+v", kernels)
-			}
+			must.Hold(t, err == nil && len(list) == 1, "told of %v, listed %+v", err, list)
+			kernels := info.Kernels
+			should.Hold(t, kernels[0].State == "idle" && kernels[1].State == test.want, "the kernels are %+v", kernels)
 			if test.listed = cmp.Or(test.listed, test.want); list[0].Kernels[1].State != test.listed { // which asks no engine
 				t.Errorf("the kernels are listed as %+v", list[0].Kernels)
 			}
@@ -154,12 +149,8 @@ func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
 	must.Code(t, walk(), fault.EngineError)
 	m.Close(t.Context())
 	e.fails(faults{})
-	if got := e.holds(t); !slices.Equal(got, before) {
-		t.Errorf("the engine holds %q, held %q", got, before)
-	}
-	if idle := state.LoadRecord(config.StateDir, "mine").IdleSeconds; idle != config.IdleTimeout.Seconds() {
-		t.Errorf("it stays for %v s", idle)
-	}
+	should.EqualSlice(t, e.holds(t), before, "the engine holds")
+	should.Equal(t, state.LoadRecord(config.StateDir, "mine").IdleSeconds, config.IdleTimeout.Seconds())
 	wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 }
 
@@ -198,9 +189,8 @@ func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
 	config := leaveSessions(t, e, "mine")
 	sweep := func(idle time.Duration, want ...string) {
 		t.Helper()
-		if swept, err := sweptBy(t, e, config, idle); err != nil || !slices.Equal(swept, want) {
-			t.Errorf("swept %q, %v", swept, err)
-		}
+		swept, err := sweptBy(t, e, config, idle)
+		should.Hold(t, err == nil && slices.Equal(swept, want), "swept %q, %v", swept, err)
 	}
 	sweep(config.IdleTimeout)
 	should.EqualSlice(t, e.holds(t), []string{"csm-host-mine-python", "volume csm-host-mine"}, "engine holds")
@@ -225,17 +215,13 @@ func TestASweepHasKernelsWriteTheirVariables(t *testing.T) {
 	other := config
 	other.FreezeBytes, other.FreezeTime = 0, 0 // what the kernels were made with counts
 	swept, err := Sweep(t.Context(), &other)
-	if err != nil || !slices.Equal(swept, []Swept{{"", "mine", "nobody had used its kernels"}}) {
-		t.Errorf("swept %q, %v", swept, err)
-	}
+	should.Hold(t, err == nil && slices.Equal(swept, []Swept{{"", "mine", "nobody had used its kernels"}}), "swept %q, %v", swept, err)
 	should.EqualSlice(t, e.holds(t), []string{"volume csm-host-mine"}, "engine holds")
-	if again, err := state.LastUsed(config.StateDir, "mine"); err != nil || !again.Equal(used) {
-		t.Errorf("it was last used at %v, %v", again, err)
-	}
+	again, err := state.LastUsed(config.StateDir, "mine")
+	should.Hold(t, err == nil && again.Equal(used), "it was last used at %v, %v", again, err)
 	res := mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"})
-	if wantNote(t, res, "1 variable is back as it was at "); res.Value == nil || *res.Value != "42" {
-		t.Errorf("x + 1 gave %+v", res)
-	}
+	wantNote(t, res, "1 variable is back as it was at ")
+	should.Hold(t, res.Value != nil && *res.Value == "42", "x + 1 gave %+v", res)
 }
 
 func TestSessionsThatNoServerHasCount(t *testing.T) {
@@ -257,16 +243,14 @@ func TestSessionsThatAnotherServerHasDoNotCount(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1", SessionID: id})
 	}
 	_, err := finish(m, RunOptions{Code: "1", SessionID: "f"})
-	if f := must.Code(t, err, "max_sessions"); strings.Contains(f.Hint, " a (idle") || !strings.Contains(f.Hint, " d (idle") {
-		t.Errorf("the hint is %q", f.Hint)
-	}
+	f := must.Code(t, err, "max_sessions")
+	should.Hold(t, !strings.Contains(f.Hint, " a (idle") && strings.Contains(f.Hint, " d (idle"), "the hint is %q", f.Hint)
 	other.Close(t.Context())
 	m.Close(t.Context())
 	later := newTestManager(t, config) // more wait for it than it may have, and none of them is lost
 	mustRun(t, later, RunOptions{Code: "2", SessionID: "a"})
 	mustRun(t, later, RunOptions{Code: "2", SessionID: "e"})
-	_, err = finish(later, RunOptions{Code: "1", SessionID: "f"})
-	must.Code(t, err, "max_sessions")
+	must.Code(t, should.ErrOf(finish(later, RunOptions{Code: "1", SessionID: "f"})), "max_sessions")
 }
 
 // A run goes on in a kernel that an earlier server left: what a server may say of it, and when.
@@ -287,16 +271,14 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		if heard {
 			return config, mustHang(t, first, RunOptions{SessionID: "mine"}).ID
 		}
-		run, err := first.Run(RunOptions{Code: hang, SessionID: "mine", Language: Python})
-		must.OK(t, err)
+		run := must.Get(first.Run(RunOptions{Code: hang, SessionID: "mine", Language: Python}))(t)
 		must.Soon(t, "it is on its way", run.IsFollowed)
 		e.fails(faults{})
 		return config, run.ID
 	}
 	find := func(t *testing.T, m *Manager, id string) *Run {
 		t.Helper()
-		run, err := m.FindRun(id)
-		must.OK(t, err)
+		run := must.Get(m.FindRun(id))(t)
 		return run
 	}
 	t.Run("is taken over", func(t *testing.T) {
@@ -352,11 +334,10 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		gone.Visit = true
 		first := NewManager(gone)
 		mustRun(t, first, RunOptions{Code: "x = 41", SessionID: "mine"})
-		run, err := first.Run(RunOptions{
+		run := must.Get(first.Run(RunOptions{
 			Code:      "import os, time; print('begun', flush=True)\nwhile not os.path.exists('go'): time.sleep(.01)\nx += 1; open('over', 'w'); x",
 			SessionID: "mine", Language: Python,
-		})
-		must.OK(t, err)
+		}))(t)
 		must.Soon(t, "the code runs", func() bool { return run.SoFar(t.Context()).Stdout.Bytes > 0 })
 		first.Close(t.Context())
 		folder := e.Folder("csm-host-mine")
@@ -368,9 +349,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		found := find(t, newTestManager(t, config), run.ID)
 		<-found.Done()
 		res, err := found.Result()
-		if err != nil || res.Status != Completed || res.Stdout.Head != "begun\n" {
-			t.Fatalf("it came to %+v, %v", res, err)
-		}
+		must.Hold(t, err == nil && res.Status == Completed && res.Stdout.Head == "begun\n", "it came to %+v, %v", res, err)
 		wantValue(t, res, "42")
 	})
 	t.Run("is left alone by a server that has ended", func(t *testing.T) {
@@ -378,53 +357,45 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		ended := NewManager(config)
 		must.OK(t, should.ErrOf(ended.Resume(t.Context(), "mine")))
 		ended.Close(t.Context())
-		_, err := ended.FindRun(id)
-		must.Code(t, err, fault.EngineError)
-		if run := find(t, newTestManager(t, config), id); run.Over() {
-			t.Error("the next server says that it is over")
-		}
+		must.Code(t, should.ErrOf(ended.FindRun(id)), fault.EngineError)
+		run := find(t, newTestManager(t, config), id)
+		should.Hold(t, !run.Over(), "the next server says that it is over")
 	})
 	t.Run("is not told lost while its container may live", func(t *testing.T) {
 		config, id := begin(t, newEngine(t), true)
 		other := config
 		other.Limits.MemoryBytes++
 		visitor := NewManager(other)
-		_, err := visitor.FindRun(id)
-		must.Code(t, err, fault.SessionBusy)
+		must.Code(t, should.ErrOf(visitor.FindRun(id)), fault.SessionBusy)
 		visitor.Close(t.Context())
-		if run := find(t, newTestManager(t, config), id); run.Over() {
-			t.Error("the server that could hear of it says that it is over")
-		}
+		run := find(t, newTestManager(t, config), id)
+		should.Hold(t, !run.Over(), "the server that could hear of it says that it is over")
 	})
 	t.Run("ended before its server told the kernel of it", func(t *testing.T) {
 		config, id := begin(t, newEngine(t), false)
 		run := find(t, newTestManager(t, config), id)
-		if res, _ := run.Result(); res == nil || res.Status != Cancelled || res.VariablesLost || len(res.Notes) != 1 {
-			t.Errorf("it came to %+v", res)
-		}
+		res, _ := run.Result()
+		should.Hold(t, res != nil && res.Status == Cancelled && !res.VariablesLost && len(res.Notes) == 1, "it came to %+v", res)
 	})
 	t.Run("is lost with its container", func(t *testing.T) {
 		e := newEngine(t)
 		config, id := begin(t, e, true)
 		must.OK(t, e.Remove(t.Context(), []string{"csm-host-mine-python"}, nil))
 		run := find(t, newTestManager(t, config), id)
-		if res, _ := run.Result(); res == nil || res.Status != Killed || !res.VariablesLost {
-			t.Errorf("it came to %+v", res)
-		}
+		res, _ := run.Result()
+		should.Hold(t, res != nil && res.Status == Killed && res.VariablesLost, "it came to %+v", res)
 	})
 	t.Run("holds up the next one, whatever is recorded of it", func(t *testing.T) {
 		config, id := begin(t, newEngine(t), true)
 		must.OK(t, os.RemoveAll(filepath.Join(state.Folder(config.StateDir, "mine"), "history")))
 		later := newTestManager(t, config)
-		next, err := later.Run(RunOptions{Code: "x + 1", SessionID: "mine", Language: Python})
-		must.OK(t, err)
+		next := must.Get(later.Run(RunOptions{Code: "x + 1", SessionID: "mine", Language: Python}))(t)
 		must.Soon(t, "the next one waits for it", func() bool {
 			return next.Over() || strings.Contains(strings.Join(next.SoFar(t.Context()).Notes, ""), id)
 		})
 		mustCancel(t, find(t, later, id))
 		<-next.Done()
-		res, err := next.Result()
-		must.OK(t, err)
+		res := must.Get(next.Result())(t)
 		wantValue(t, res, "42")
 	})
 }
@@ -456,16 +427,12 @@ func TestRunsThatAHostileSupervisorNames(t *testing.T) {
 			}})
 			later := newTestManager(t, config)
 			wantValue(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"}), "2")
-			s, err := later.get("mine", toFind)
-			must.OK(t, err)
+			s := must.Get(later.get("mine", toFind))(t)
 			for _, run := range s.uses.All() {
-				if run.ID == "" || !state.ValidID(run.ID) {
-					t.Errorf("there is a run %q", run.ID)
-				}
+				should.Hold(t, run.ID != "" && state.ValidID(run.ID), "there is a run %q", run.ID)
 			}
-			if n := len(s.uses.All()); n > 3 {
-				t.Errorf("there are %d runs", n)
-			}
+			n := len(s.uses.All())
+			should.Hold(t, n <= 3, "there are %d runs", n)
 		})
 	}
 }
@@ -494,17 +461,14 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 	later := newTestManager(t, config)
 	wantValue(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"}), "2")
 	later.Close(t.Context()) // which writes what waits to be written
-	entries, err := runs.ReadHistory(config.StateDir, "mine")
-	must.OK(t, err)
+	entries := must.Get(runs.ReadHistory(config.StateDir, "mine"))(t)
 	told := 0
 	for _, e := range entries {
 		if e.Result != nil && e.Result.Value != nil && *e.Result.Value == "forged" {
 			told++
 		}
 	}
-	if told == 0 || told > kernel.MaxRuns+runs.MaxReported {
-		t.Errorf("the ends of %d runs are believed", told)
-	}
+	should.Hold(t, told != 0 && told <= kernel.MaxRuns+runs.MaxReported, "the ends of %d runs are believed", told)
 }
 
 func TestAKernelThatDoesNotAnswerIsNotReplaced(t *testing.T) {
@@ -514,8 +478,7 @@ func TestAKernelThatDoesNotAnswerIsNotReplaced(t *testing.T) {
 	impatient.StartTimeout = 100 * time.Millisecond
 	e.fails(faults{exec: silent})
 	later := NewManager(impatient)
-	_, err := finish(later, RunOptions{Code: "2", SessionID: "mine"})
-	must.Code(t, err, fault.EngineError)
+	must.Code(t, should.ErrOf(finish(later, RunOptions{Code: "2", SessionID: "mine"})), fault.EngineError)
 	later.Close(t.Context())
 	e.fails(faults{})
 	wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
@@ -530,8 +493,7 @@ func unremoved(t *testing.T) (*testEngine, Config, *Manager) {
 	m := newQuietManager(t, config)
 	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
 	e.fails(faults{remove: errors.New("the engine refuses")})
-	_, err := m.CloseSession(t.Context(), "mine", false)
-	must.Code(t, err, fault.EngineError)
+	must.Code(t, should.ErrOf(m.CloseSession(t.Context(), "mine", false)), fault.EngineError)
 	e.fails(faults{})
 	return e, config, m
 }
@@ -541,12 +503,10 @@ func TestWhatACloseCouldNotRemoveIsNotTakenForTheNextSession(t *testing.T) {
 	left := filepath.Join(e.Folder("csm-host-mine"), "left")
 	writeFile(t, left)
 	wantValue(t, mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: "mine"}), "False")
-	if _, err := os.Stat(left); err == nil {
-		t.Error("its files are there")
-	}
-	if entries, err := runs.ReadHistory(config.StateDir, "mine"); err != nil || len(entries) > 1 {
-		t.Errorf("the history is %+v, %v", entries, err)
-	}
+	_, err := os.Stat(left)
+	should.Hold(t, err != nil, "its files are there")
+	entries, err := runs.ReadHistory(config.StateDir, "mine")
+	should.Hold(t, err == nil && len(entries) <= 1, "the history is %+v, %v", entries, err)
 }
 
 // Nor is it where no container came up for that one.
@@ -573,9 +533,8 @@ func TestWhatACloseCouldNotRemoveDoesNotOutliveAnUnusedSession(t *testing.T) {
 			e.fails(faults{})
 			end(t, m)
 			wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "'x' in globals()", SessionID: "mine"}), "False")
-			if _, err := os.Stat(left); err == nil {
-				t.Error("its files are there")
-			}
+			_, err = os.Stat(left)
+			should.Hold(t, err != nil, "its files are there")
 		})
 	}
 }
@@ -604,8 +563,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			mustRun(t, m, RunOptions{Code: "x = 41", SessionID: test.id})
 			e.Cut(e.specs()[0].Name)
 			test.change(e)
-			s, err := m.get(test.id, toFind)
-			must.OK(t, err)
+			s := must.Get(m.get(test.id, toFind))(t)
 			must.Soon(t, "it is known to be lost", func() bool { return !s.links[0].Container.Load().Alive() })
 			res := mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: test.id})
 			if kept := len(e.specs()) == 1 && len(res.Notes) == 0 && *res.Value == "True"; kept != test.kept {
@@ -627,9 +585,8 @@ func TestAConnectionThatIsLost(t *testing.T) {
 				run = mustHang(t, m, RunOptions{SessionID: "mine"})
 			} else {
 				var err error
-				if run, err = m.Run(RunOptions{Code: hang, SessionID: "mine", Language: Python}); err != nil {
-					t.Fatal(err)
-				}
+				run, err = m.Run(RunOptions{Code: hang, SessionID: "mine", Language: Python})
+				must.OK(t, err)
 				must.Soon(t, "it is on its way", run.IsFollowed)
 			}
 			e.Cut(container)
@@ -645,13 +602,11 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		e := newEngine(t)
 		m := newTestManager(t, testConfig(t, e))
 		mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
-		s, err := m.get("mine", toFind)
-		must.OK(t, err)
+		s := must.Get(m.get("mine", toFind))(t)
 		e.fails(faults{exec: func(string) (engine.Process, error) { return nil, engine.ErrEngineUnavailable }})
 		e.Cut(container)
 		must.Soon(t, "it is known to be lost", func() bool { return !s.links[0].Container.Load().Alive() })
-		_, err = finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
-		must.Code(t, err, fault.EngineUnavailable)
+		must.Code(t, should.ErrOf(finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})), fault.EngineUnavailable)
 		e.fails(faults{})
 		wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 		should.Equal(t, len(e.specs()), 1, "containers were started")
@@ -668,8 +623,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		m := newTestManager(t, testConfig(t, e))
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		e.Play = nil
-		s, err := m.get("mine", toFind)
-		must.OK(t, err)
+		s := must.Get(m.get("mine", toFind))(t)
 		must.Soon(t, "it is known", func() bool { return !s.links[0].Container.Load().Alive() })
 		if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.specs()) != 2 || len(res.Notes) != 1 || e.joined() != 0 {
 			t.Errorf("%d containers were started, %d joined, notes are %q", len(e.specs()), e.joined(), res.Notes)
@@ -681,9 +635,8 @@ func TestAConnectionThatIsLost(t *testing.T) {
 func TestAListLeavesToTheSweepWhatACloseCouldNotRemove(t *testing.T) {
 	e, config, m := unremoved(t)
 	should.Len(t, listed(t, m), 0, "listed")
-	if swept, err := sweptBy(t, e, config, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
-		t.Errorf("swept %q, %v", swept, err)
-	}
+	swept, err := sweptBy(t, e, config, config.IdleTimeout)
+	should.Hold(t, err == nil && slices.Equal(swept, []string{"mine"}), "swept %q, %v", swept, err)
 	should.Len(t, e.holds(t), 0, "engine holds")
 }
 
@@ -695,15 +648,13 @@ func TestASessionThatNeverHadAContainerIsNotKept(t *testing.T) {
 		e.fails(faults{image: engine.ErrImageMissing})
 		first := NewManager(config)
 		for _, id := range []string{"ghost", "idle"} {
-			_, err := finish(first, RunOptions{Code: "1", SessionID: id})
-			must.Code(t, err, fault.ImageMissing)
+			must.Code(t, should.ErrOf(finish(first, RunOptions{Code: "1", SessionID: id})), fault.ImageMissing)
 			if id == "ghost" {
 				time.Sleep(config.IdleTimeout + time.Minute)
 			}
 		}
-		if list := listed(t, first); len(list) != 1 || list[0].ID != "idle" {
-			t.Errorf("listed %+v", list)
-		}
+		list := listed(t, first)
+		should.Hold(t, len(list) == 1 && list[0].ID == "idle", "listed %+v", list)
 		first.Close(t.Context())
 		if list := listed(t, newTestManager(t, config)); len(list) != 0 || len(state.Kept(config.StateDir)) != 0 {
 			t.Errorf("listed %+v, kept %v", list, state.Kept(config.StateDir))
@@ -719,8 +670,7 @@ func TestThatVariablesAreGoneIsTold(t *testing.T) {
 		},
 		"after a start that failed": func(t *testing.T, m *Manager, e *testEngine) {
 			e.fails(faults{exec: refusing, start: func(engine.Spec) (engine.Started, error) { return engine.Started{}, errors.New("no room") }})
-			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
-			must.Code(t, err, fault.EngineError)
+			must.Code(t, should.ErrOf(finish(m, RunOptions{Code: "2", SessionID: "mine"})), fault.EngineError)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -788,18 +738,16 @@ func TestWhetherTheFilesAreThereIsTold(t *testing.T) {
 			}
 			notes := strings.Join(mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}).Notes, "\n")
 			for _, part := range []string{there, gone, ended, replaced} {
-				if strings.Contains(notes, part) != slices.Contains(test.want, part) {
-					t.Errorf("the notes are %q, want %q", notes, test.want)
-				}
+				should.Hold(t, strings.Contains(notes, part) == slices.Contains(test.want, part),
+					"the notes are %q, want %q", notes, test.want)
 			}
 			wantNote(t, mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"}), "")
 		})
 	}
 }
 
-// A version that made a container for each language, and said nothing before its kernels were ready, left both to be taken over:
-// they end in order, and the variables that they wrote come back.
-func TestContainersOfAnEarlierVersionEndInOrder(t *testing.T) {
+// A server with an image for each language left both containers to be taken over by one with one image: they end in order.
+func TestContainersOfOtherImagesEndInOrder(t *testing.T) {
 	e, _, config := freezing(t)
 	other := config.Kernels[Python]
 	other.Image += anotherImage
@@ -812,7 +760,7 @@ func TestContainersOfAnEarlierVersionEndInOrder(t *testing.T) {
 	var stopped []string
 	e.fails(faults{exec: func(container string) (engine.Process, error) {
 		return enginetest.Play(played(func(p peer) {
-			p.say(map[string]any{"type": "ready", "protocol": 2, "version": "3"})
+			p.say(map[string]any{"type": "attached"})
 			if _, ok := p.hear("stop"); ok {
 				mu.Lock()
 				stopped = append(stopped, container)

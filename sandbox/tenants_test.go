@@ -66,44 +66,34 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 		m := managers[key]
 		res := mustRun(t, m, RunOptions{SessionID: "mine", Code: "x = '" + key + "'"})
 		begun[key] = res.RunID
-		if _, _, err := m.Upload(t.Context(), Upload{SessionID: "mine", Path: "of-" + key, Content: strings.NewReader(key)}); err != nil {
-			t.Fatal(err)
-		}
+		_, _, err := m.Upload(t.Context(), Upload{SessionID: "mine", Path: "of-" + key, Content: strings.NewReader(key)})
+		must.OK(t, err)
 	}
 	for _, key := range keys {
 		m := managers[key]
 		wantValue(t, mustRun(t, m, RunOptions{SessionID: "mine", Code: "x"}), "'"+key+"'")
-		if list := listed(t, m); len(list) != 1 || list[0].ID != "mine" || list[0].Owner != OwnerThis {
-			t.Errorf("%q lists %+v", key, list)
-		}
+		list := listed(t, m)
+		should.Hold(t, len(list) == 1 && list[0].ID == "mine" && list[0].Owner == OwnerThis, "%q lists %+v", key, list)
 		should.Len(t, m.Known(), 1, "%q knows", key)
 		for _, other := range keys {
 			_, err := m.FindRun(begun[other])
-			if other == key && err != nil {
-				t.Errorf("%q does not find its run: %v", key, err)
-			}
+			should.Hold(t, other != key || err == nil, "%q does not find its run: %v", key, err)
 			f, errFile := m.OpenFile(t.Context(), "mine", "of-"+other, ReadOptions{})
 			if errFile == nil {
 				_ = f.Close()
 			}
-			if other == key && errFile != nil {
-				t.Errorf("%q does not find its file: %v", key, errFile)
-			}
+			should.Hold(t, other != key || errFile == nil, "%q does not find its file: %v", key, errFile)
 			if other != key {
 				must.Code(t, err, fault.RunNotFound)
 				must.Code(t, errFile, fault.NotFound)
 			}
 		}
 		entries, err := runs.ReadHistory(m.Config().StateDir, "mine")
-		if err != nil || len(entries) != 2 || entries[0].RunID != begun[key] {
-			t.Errorf("%q has the history %+v, %v", key, entries, err)
-		}
+		should.Hold(t, err == nil && len(entries) == 2 && entries[0].RunID == begun[key], "%q has the history %+v, %v", key, entries, err)
 	}
 	must.OK(t, should.ErrOf(managers[tenantA].CloseSession(t.Context(), "mine", false)))
 	should.Len(t, listed(t, managers[tenantA]), 0, "are listed")
-	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
-		t.Errorf("swept %+v of a live server, %v", swept, err)
-	}
+	wantSwept(t, &config)
 	for _, key := range []string{"", tenantB} {
 		wantValue(t, mustRun(t, managers[key], RunOptions{SessionID: "mine", Code: "x"}), "'"+key+"'")
 	}
@@ -126,26 +116,20 @@ func TestATenantsSessionIsTakenOver(t *testing.T) {
 		run = mustRun(t, first[key], RunOptions{SessionID: "mine", Code: "x = 'of " + key + "'"}).RunID
 	}
 	// The other one may have got the place that was made after it.
-	if places := []string{placeOf(*first[tenantA].conf(), "mine"), placeOf(config, "mine")}; !slices.Contains(places, id) {
-		t.Errorf("the sessions are at %q, and %q was ready", places, id)
-	}
+	places := []string{placeOf(*first[tenantA].conf(), "mine"), placeOf(config, "mine")}
+	should.Hold(t, slices.Contains(places, id), "the sessions are at %q, and %q was ready", places, id)
 	for _, m := range first {
 		kill(m)
 	}
-	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
-		t.Errorf("swept %+v, %v", swept, err)
-	}
+	wantSwept(t, &config)
 	_, second := houseOf(t, config, "", tenantA, tenantB)
 	should.Len(t, listed(t, second[tenantB]), 0, "are listed")
-	if list := listed(t, second[tenantA]); len(list) != 1 || list[0].ID != "mine" || len(list[0].Kernels) != 1 {
-		t.Errorf("%+v are listed", list)
-	}
-	if found, err := second[tenantA].FindRun(run); err != nil || found.SessionID != "mine" {
-		t.Errorf("found %+v, %v", found, err)
-	}
+	list := listed(t, second[tenantA])
+	should.Hold(t, len(list) == 1 && list[0].ID == "mine" && len(list[0].Kernels) == 1, "%+v are listed", list)
+	found, err := second[tenantA].FindRun(run)
+	should.Hold(t, err == nil && found.SessionID == "mine", "found %+v, %v", found, err)
 	for _, key := range []string{"", tenantB} {
-		_, err := second[key].FindRun(run)
-		must.Code(t, err, fault.RunNotFound)
+		must.Code(t, should.ErrOf(second[key].FindRun(run)), fault.RunNotFound)
 	}
 	for _, key := range []string{"", tenantA} {
 		wantValue(t, mustRun(t, second[key], RunOptions{SessionID: "mine", Code: "x"}), "'of "+key+"'")
@@ -165,35 +149,27 @@ func TestATenantTakesASpare(t *testing.T) {
 	mustRun(t, managers[tenantB], RunOptions{SessionID: "other", Code: "1"})
 	should.Equal(t, placeOf(other, "other"), "", "a session with other limits is at")
 	mustRun(t, m, RunOptions{SessionID: "mine", Code: "x = 41"})
-	if place := placeOf(*m.conf(), "mine"); place != id {
-		t.Errorf("the session is at %q, and %q was ready", place, id)
-	}
+	should.Equal(t, placeOf(*m.conf(), "mine"), id, "the session")
 	for key, want := range map[string][]string{tenantA: {"first", "mine"}, tenantB: {"other"}, "": nil} {
 		var ids []string
 		for _, info := range listed(t, managers[key]) {
 			ids = append(ids, info.ID)
 		}
-		if slices.Sort(ids); !slices.Equal(ids, want) {
-			t.Errorf("%q lists %q", key, ids)
-		}
+		slices.Sort(ids)
+		should.Hold(t, slices.Equal(ids, want), "%q lists %q", key, ids)
 	}
-	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
-		t.Errorf("swept %+v of a live server, %v", swept, err)
-	}
+	wantSwept(t, &config)
 	if !m.Close(t.Context()) { // the others go on, with what is kept ready for them
 		t.Error("it did not close")
 	}
 	next := readySpare(t, managers[""])
 	mustRun(t, managers[""], RunOptions{SessionID: "mine", Code: "1"})
-	if place := placeOf(config, "mine"); place != next {
-		t.Errorf("the session is at %q, and %q was ready", place, next)
-	}
+	should.Equal(t, placeOf(config, "mine"), next, "the session")
 	later := quiet(newTestManagerOf(t, pool, config.Of(tenantA)))
 	wantValue(t, mustRun(t, later, RunOptions{SessionID: "mine", Code: "x + 1"}), "42")
 	must.OK(t, should.ErrOf(later.CloseSession(t.Context(), "mine", false)))
-	if held := e.holds(t); slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, id) }) {
-		t.Errorf("the engine holds %q", held)
-	}
+	held := e.holds(t)
+	should.Hold(t, !slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, id) }), "the engine holds %q", held)
 }
 
 // A session whose files were kept and which begins anew has nothing of what was at its old place.
@@ -206,16 +182,14 @@ func TestWhatATenantsSessionLeftAtASpareIsRemoved(t *testing.T) {
 	id := readySpare(t, m)
 	mustRun(t, m, RunOptions{SessionID: "mine", Code: "x = 1"})
 	e.fails(faults{remove: errors.New("busy")})
-	if _, err := m.CloseSession(t.Context(), "mine", false); err == nil {
-		t.Error("it was closed")
-	}
+	_, err := m.CloseSession(t.Context(), "mine", false)
+	should.Hold(t, err != nil, "it was closed")
 	e.fails(faults{})
 	if swept, err := pool.sweep(t.Context()); err != nil || !slices.ContainsFunc(swept, func(s Swept) bool { return s.Tenant == tenantA && s.ID == "mine" }) {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
-	if held := e.holds(t); slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, id) }) {
-		t.Errorf("the engine holds %q", held)
-	}
+	held := e.holds(t)
+	should.Hold(t, !slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, id) }), "the engine holds %q", held)
 }
 
 func TestASweepIsOfAllTenants(t *testing.T) {
@@ -230,9 +204,7 @@ func TestASweepIsOfAllTenants(t *testing.T) {
 			unnamed[key] = mustRun(t, managers[key], RunOptions{Code: "1"}).SessionID
 			mustRun(t, managers[key], RunOptions{SessionID: "mine", Code: "1"})
 		}
-		if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
-			t.Errorf("swept %+v of a live server, %v", swept, err)
-		}
+		wantSwept(t, &config)
 		for _, m := range managers {
 			kill(m)
 		}
@@ -241,9 +213,7 @@ func TestASweepIsOfAllTenants(t *testing.T) {
 		err := e.Processes.Remove(t.Context(), []string{of + "mine-python", of + unnamed[tenantB] + "-python"}, nil)
 		must.OK(t, errors.Join(err, os.RemoveAll(state.TenantDir(config.StateDir, tenantB))))
 		swept, err := Sweep(t.Context(), &config)
-		if err != nil || len(swept) != 3 {
-			t.Errorf("swept %+v, %v", swept, err)
-		}
+		should.Hold(t, err == nil && len(swept) == 3, "swept %+v, %v", swept, err)
 		for _, s := range swept {
 			should.Equal(t, s.ID, unnamed[s.Tenant], "swept %+v", s)
 		}
@@ -287,11 +257,11 @@ func TestNamesOfTheServersOwnSessions(t *testing.T) {
 		want := map[string]map[string]string{
 			"csm-host-spare-mine-python": {LabelSession: "_spare-mine", LabelHost: "host", LabelLanguage: "python", LabelNamed: "true"},
 			"csm-host." + tenantA + "-spare-mine-python": {
-				LabelSession: tenantA + ".spare-mine", LabelHost: "host", LabelLanguage: "python", LabelNamed: "true", LabelTenant: tenantA,
+				LabelSession: tenantA + ".spare-mine", LabelHost: "host", LabelLanguage: "python", LabelNamed: "true", place.LabelTenant: tenantA,
 			},
 		}
 		for _, spec := range e.specs() {
-			if got := spec.Labels; len(got) != len(want[spec.Name]) {
+			if got := spec.Labels; len(got) != len(want[spec.Name])+1 { // and the hash of versions
 				t.Errorf("%s has %q", spec.Name, got)
 			}
 			for label, value := range want[spec.Name] {
@@ -318,7 +288,7 @@ func TestStartsAreSharedByTenants(t *testing.T) {
 		}
 		synctest.Wait()
 		mustRun(t, managers[tenantB], RunOptions{Code: "1", SessionID: "mine"})
-		at := slices.IndexFunc(e.specs(), func(spec engine.Spec) bool { return spec.Labels[LabelTenant] == tenantB })
+		at := slices.IndexFunc(e.specs(), func(spec engine.Spec) bool { return spec.Labels[place.LabelTenant] == tenantB })
 		should.Equal(t, at, place.MostStarts, "came up before")
 	})
 }

@@ -1,7 +1,6 @@
 package sql
 
 import (
-	"bytes"
 	"encoding/json"
 	"unicode/utf8"
 )
@@ -18,7 +17,7 @@ func AppendJSON(out []byte, kind Kind, value []byte) []byte {
 			return append(out, value...)
 		}
 	case Integer, Float, Decimal:
-		if isJSONNumber(value) {
+		if len(value) > 0 && (value[0] == '-' || '0' <= value[0] && value[0] <= '9') && json.Valid(value) {
 			return append(out, value...)
 		}
 	case JSON:
@@ -37,41 +36,6 @@ func appendOneLine(out, value []byte) []byte {
 		}
 	}
 	return out
-}
-
-// isJSONNumber reports whether a value is a number as JSON writes it; json.Valid would take several times as long.
-func isJSONNumber(value []byte) bool {
-	rest := bytes.TrimPrefix(value, []byte("-"))
-	whole := countDigits(rest)
-	if whole == 0 || whole > 1 && rest[0] == '0' {
-		return false
-	}
-	rest = rest[whole:]
-	if len(rest) > 0 && rest[0] == '.' {
-		places := countDigits(rest[1:])
-		if places == 0 {
-			return false
-		}
-		rest = rest[1+places:]
-	}
-	if len(rest) > 0 && (rest[0] == 'e' || rest[0] == 'E') {
-		rest = rest[1:]
-		if len(rest) > 0 && (rest[0] == '+' || rest[0] == '-') {
-			rest = rest[1:]
-		}
-		power := countDigits(rest)
-		return power > 0 && power == len(rest)
-	}
-	return len(rest) == 0
-}
-
-func countDigits(value []byte) int {
-	for i, c := range value {
-		if c < '0' || c > '9' {
-			return i
-		}
-	}
-	return len(value)
 }
 
 const hexDigits = "0123456789abcdef"

@@ -29,7 +29,7 @@ type Database interface {
 	Tables(ctx context.Context, filter TableFilter) ([]Table, error)
 	// Table describes one table or view; not_found if there is none. An empty schema finds the table
 	// as an unqualified name in a statement would.
-	Table(ctx context.Context, schema, name string, examples bool) (*TableDetail, error)
+	Table(ctx context.Context, schema, name string) (*TableDetail, error)
 	// Rights reports rights of the login beyond reading, and how to take them away. Empty: none.
 	Rights(ctx context.Context) ([]Finding, error)
 	// Close closes the pool.
@@ -125,6 +125,8 @@ type TableFilter struct {
 	Schema string // empty: all but the database's own
 	Glob   string // * and ? in the table's name; empty: all
 	Limit  int
+	// Columns is how many tables there may be for each to come with its columns.
+	Columns int
 }
 
 var likeSigns = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `[`, `\[`, `]`, `\]`, `*`, `%`, `?`, `_`)
@@ -141,6 +143,8 @@ type Table struct {
 	// Rows is the database's own estimate; nil if it gives none.
 	Rows    *int64 `json:"rows_estimate,omitempty"`
 	Comment string `json:"comment,omitempty"`
+	// Described is the columns with their types, where the filter asks for them: "id integer, name text".
+	Described string `json:"columns,omitempty"`
 }
 
 // TableDetail is the information for a first query of a table.
@@ -164,8 +168,6 @@ type TableColumn struct {
 	Comment  string `json:"comment,omitempty"`
 	// Values are the values that an enumeration allows.
 	Values []string `json:"values,omitempty"`
-	// Examples is a few distinct values that are in the table, only when they were asked for.
-	Examples []string `json:"examples,omitempty"`
 }
 
 // ForeignKey points from columns of one table to columns of another.

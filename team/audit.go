@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -32,7 +33,7 @@ type auditSettings struct {
 
 // auditFeature records calls, runs and changes in the audit log.
 func auditFeature() server.Feature {
-	a := new(auditSettings)
+	a := &auditSettings{Code: "hash"}
 	return server.Feature{
 		Name: "audit", Settings: a.rows, Check: a.check,
 		Commands: func(root *cobra.Command, _ *server.Program) { root.AddCommand(auditCommand(a)) },
@@ -52,22 +53,22 @@ func auditFeature() server.Feature {
 	}
 }
 
-func (a *auditSettings) rows() []server.SettingGroup {
-	return []server.SettingGroup{{Title: "Audit log", Settings: []server.Setting{
-		server.Row("audit-log", "FILE", &a.File, 0, 0, "file for the audit log: a line for all that was done, by whom, each with the hash of the one before; several servers may share it (default: none)"),
-		server.Row("audit-code", "MODE", server.Default(&a.Code, "hash"), 0, 0, "what it has of code that ran: hash, its SHA-256, or full, the code"),
-		server.Row("audit-required", "", &a.Required, 0, 0, "run no code while the audit log cannot be written"),
+func (a *auditSettings) rows() []setting.Group {
+	return []setting.Group{{Title: "Audit log", Settings: []setting.Setting{
+		setting.Row("audit-log", "FILE", &a.File, 0, 0, "file for the audit log: a line for all that was done, by whom, each with the hash of the one before; several servers may share it (default: none)"),
+		setting.Row("audit-code", "MODE", &a.Code, 0, 0, "what it has of code that ran: hash, its SHA-256, or full, the code"),
+		setting.Row("audit-required", "", &a.Required, 0, 0, "run no code while the audit log cannot be written"),
 	}}}
 }
 
 func (a *auditSettings) check(*server.Program) error {
-	var found server.Problems
+	var found setting.Problems
 	found.Wrong(a.Code != "hash" && a.Code != "full", "--audit-code %q is neither hash nor full", a.Code)
 	found.Wrong(a.Required && a.File == "", "--audit-required has no effect without --audit-log; name a file there")
 	return errors.Join(found...)
 }
 
-// open opens the audit log, which servers and commands share; nil: none. The error is of server.UsageError.
+// open opens the audit log, which servers and commands share; nil: none. The error is a setting.UsageError.
 func (a *auditSettings) open(s *server.Program, log *slog.Logger) (*audit.Log, error) {
 	if a.File == "" {
 		return nil, nil
@@ -77,7 +78,7 @@ func (a *auditSettings) open(s *server.Program, log *slog.Logger) (*audit.Log, e
 		Mask: s.Mask(), Logger: log,
 	})
 	if err != nil {
-		return nil, server.UsageError{Err: fmt.Errorf("--audit-log: %w; name a file in a folder that exists and that this user may write to", err)}
+		return nil, setting.UsageError{Err: fmt.Errorf("--audit-log: %w; name a file in a folder that exists and that this user may write to", err)}
 	}
 	return l, nil
 }
@@ -97,7 +98,7 @@ func beginAudit(l *audit.Log, s *server.Program, required bool) *audited {
 	if s.HTTP.Address != "" {
 		served = s.HTTP.Address
 	}
-	l.Record(audit.Event{Kind: audit.KindServer, Outcome: audit.Success, Detail: map[string]any{"version": server.CurrentVersion(), "pid": os.Getpid(), "serves": served}})
+	l.Record(audit.Event{Kind: audit.KindServer, Action: "Start", Outcome: audit.Success, Detail: map[string]any{"version": server.CurrentVersion(), "pid": os.Getpid(), "serves": served}})
 	return &audited{l, witness.New(l), required}
 }
 

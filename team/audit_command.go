@@ -1,20 +1,17 @@
-// The commands audit verify, audit show and audit head.
+// The commands audit verify and audit show.
 
 package team
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -23,61 +20,61 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 )
 
 func auditCommand(settings *auditSettings) *cobra.Command {
 	command := &cobra.Command{
 		Use: "audit", Short: "Check and read the audit log",
 		Long: `audit reads the log of --audit-log. Each line has the hash of the one before, so that what was changed, removed, inserted or reordered is
-found. Whoever can write the file can write all of it anew: keep what audit head
-prints somewhere else, and give it to audit verify --head.`,
+found. Whoever can write the file can write all of it anew: the server's own log has the hash of the last line at each start, each hour and at
+each end. Keep that log somewhere else, and give such a hash to audit verify --head.`,
 		Args: cmd.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return cmd.Usage(errors.New("say what to do: audit verify, show or head"))
+			return cmd.Usage(errors.New("say what to do: audit verify or audit show"))
 		},
 	}
-	command.AddCommand(auditVerifyCommand(settings), auditShowCommand(settings), auditHeadCommand(settings))
+	command.AddCommand(auditVerifyCommand(settings), auditShowCommand(settings))
 	return command
 }
 
-// auditFile returns the path of the log for a command.
-func auditFile(settings *auditSettings, args []string) (string, error) {
+// openAudit opens the log for a command: its argument's file, stdin for -, or else the settings' one.
+func openAudit(command *cobra.Command, settings *auditSettings, args []string) (io.ReadCloser, error) {
 	switch {
 	case len(args) > 1:
-		return "", cmd.Usage(fmt.Errorf("%d files are given; name one", len(args)))
+		return nil, cmd.Usage(fmt.Errorf("%d files are given; name one", len(args)))
+	case len(args) == 1 && args[0] == "-":
+		return io.NopCloser(command.InOrStdin()), nil
 	case len(args) == 1:
-		return args[0], nil
+		return os.Open(args[0])
 	case settings.File == "":
-		return "", cmd.Usage(errors.New("name the file of the audit log, or set --audit-log as the server has it"))
+		return nil, cmd.Usage(errors.New("name the file of the audit log, or set --audit-log as the server has it"))
 	}
-	return settings.File, nil
+	return os.Open(settings.File)
 }
 
 func auditVerifyCommand(settings *auditSettings) *cobra.Command {
 	var head string
 	var asJSON bool
 	command := &cobra.Command{
-		Use: "verify [FILE...]", Short: "Check that no line of the audit log was changed, removed or inserted",
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				path, err := auditFile(settings, nil)
-				if err != nil {
-					return err
-				}
-				args = []string{path}
-			}
+		Use: "verify [FILE|-]", Short: "Check that no line of the audit log was changed, removed or inserted",
+		RunE: func(command *cobra.Command, args []string) error {
 			if head != "" && (len(head) != 64 || strings.Trim(head, "0123456789abcdef") != "") {
-				return cmd.Usage(fmt.Errorf("--head %q is not a hash as audit head prints it: 64 digits of 0-9 and a-f", head))
+				return cmd.Usage(fmt.Errorf("--head %q is not a hash as the server's log has it: 64 digits of 0-9 and a-f", head))
 			}
-			report, err := audit.Verify(args, head)
+			log, err := openAudit(command, settings, args)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = log.Close() }()
+			report, err := audit.Verify(log, head)
 			if err != nil {
 				return err
 			}
 			return cmd.PrintReport(auditVerdict{report}, asJSON)
 		},
 	}
-	command.Flags().StringVar(&head, "head", "", "hash of a line that has to be there, as audit head printed it earlier")
+	command.Flags().StringVar(&head, "head", "", "hash of a line that has to be there, as the server's own log has it")
 	command.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	return command
 }
@@ -95,10 +92,13 @@ func (v auditVerdict) WriteJSON(w io.Writer) error {
 func (v auditVerdict) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	for _, p := range v.Problems {
-		fmt.Fprintf(&b, "%s: %s\n", p.Place, p.What)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, "line %d: ", p.Line)
+		}
+		fmt.Fprintln(&b, p.What)
 	}
 	for _, at := range v.Torn {
-		fmt.Fprintf(&b, "%s: a torn line, as a killed server leaves it; the chain goes over it\n", at)
+		fmt.Fprintf(&b, "line %d: a torn line, as a killed server leaves it; the chain goes over it\n", at)
 	}
 	if v.Unfinished {
 		b.WriteString("the last line is unfinished: it is being written, or its server was killed\n")
@@ -107,12 +107,12 @@ func (v auditVerdict) WriteTable(w io.Writer) error {
 		fmt.Fprintf(&b, "%s events are not in the log: it could not be written when they came\n", humanize.Comma(v.Lost))
 	}
 	if v.KeptAt > 0 {
-		fmt.Fprintf(&b, "the kept head is that of number %d; %s came after it\n", v.KeptAt, lineCount(v.Last-v.KeptAt))
+		fmt.Fprintf(&b, "the kept head is that of number %d, and the last one is %d\n", v.KeptAt, v.Last)
 	}
-	if v.Lines == 0 {
-		b.WriteString("the log has no line\n")
+	if v.Lines > 0 {
+		fmt.Fprintf(&b, "lines: %s\nhead %s\n", humanize.Comma(int64(v.Lines)), v.Head)
 	} else {
-		fmt.Fprintf(&b, "%s in %d files, numbers %d to %d\nhead %s\n", lineCount(int64(v.Lines)), v.Files, v.First, v.Last, v.Head)
+		b.WriteString("the log has no line\n")
 	}
 	if v.OK() {
 		b.WriteString("the chain holds\n")
@@ -121,34 +121,6 @@ func (v auditVerdict) WriteTable(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func lineCount(n int64) string {
-	if n == 1 {
-		return "1 line"
-	}
-	return humanize.Comma(n) + " lines"
-}
-
-func auditHeadCommand(settings *auditSettings) *cobra.Command {
-	return &cobra.Command{
-		Use: "head [FILE]", Short: "Print the hash of the audit log's last line, to be kept elsewhere",
-		RunE: func(command *cobra.Command, args []string) error {
-			path, err := auditFile(settings, args)
-			if err != nil {
-				return err
-			}
-			head, err := audit.ReadHead(path)
-			if err != nil {
-				return err
-			}
-			if head.Hash == "" {
-				return fmt.Errorf("the audit log %s has no line", path)
-			}
-			_, err = fmt.Fprintln(command.OutOrStdout(), head.Hash)
-			return err
-		},
-	}
 }
 
 // auditFilter selects the lines to show.
@@ -162,11 +134,10 @@ func (f *auditFilter) check() error {
 	if f.kind != "" && !slices.Contains(audit.Kinds, f.kind) {
 		return cmd.Usage(fmt.Errorf("--kind: there is no kind %q; there are %s", f.kind, strings.Join(audit.Kinds, ", ")))
 	}
+	var ago time.Duration
 	if f.since == "" {
 		return nil
-	}
-	var ago time.Duration
-	if server.Duration(&ago).Set(f.since) == nil {
+	} else if setting.Duration(&ago).Set(f.since) == nil {
 		f.from = time.Now().Add(-ago)
 		return nil
 	}
@@ -180,58 +151,49 @@ func (f *auditFilter) check() error {
 }
 
 func (f *auditFilter) takes(l *audit.Line) bool {
-	return (f.session == "" || l.Session() == f.session) && (!f.byPrincipal || l.Actor.User.Name == f.principal) &&
-		(f.kind == "" || l.Kind() == f.kind) && !l.When().Before(f.from)
+	return (f.session == "" || l.Session == f.session) && (!f.byPrincipal || l.Principal == f.principal) && (f.kind == "" || l.Kind == f.kind) && !l.Time.Before(f.from)
 }
 
 func auditShowCommand(settings *auditSettings) *cobra.Command {
 	var filter auditFilter
-	var follow, asJSON bool
+	var asJSON bool
 	command := &cobra.Command{
-		Use: "show [FILE]", Short: "Show what the audit log says",
+		Use: "show [FILE|-]", Short: "Show what the audit log says",
 		RunE: func(command *cobra.Command, args []string) error {
-			path, err := auditFile(settings, args)
-			if err != nil {
-				return err
-			}
 			filter.byPrincipal = command.Flags().Changed("principal")
 			if err := filter.check(); err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			if err = showAudit(ctx, command.OutOrStdout(), path, &filter, follow, asJSON); errors.Is(err, context.Canceled) {
-				return nil
+			log, err := openAudit(command, settings, args)
+			if err != nil {
+				return err
 			}
-			return err
+			defer func() { _ = log.Close() }()
+			return showAudit(command.OutOrStdout(), log, &filter, asJSON)
 		},
 	}
 	command.Flags().StringVar(&filter.session, "session", "", "only what has to do with this session")
 	command.Flags().StringVar(&filter.principal, "principal", "", "only what this principal did; empty: the user whose server it is")
 	command.Flags().StringVar(&filter.kind, "kind", "", "only lines of this kind: "+strings.Join(audit.Kinds, ", "))
 	command.Flags().StringVar(&filter.since, "since", "", "only lines since then: a duration before now, such as 1h, or a time")
-	command.Flags().BoolVar(&follow, "follow", false, "go on with the lines that come")
 	command.Flags().BoolVar(&asJSON, "json", false, "print the lines as they are in the file")
 	return command
 }
 
-// alignedLines is how many lines of a table are held back for alignment.
+// alignedLines is how many table lines are held back for alignment.
 const alignedLines = 1000
 
-func showAudit(ctx context.Context, w io.Writer, path string, filter *auditFilter, follow, asJSON bool) error {
+func showAudit(w io.Writer, log io.Reader, filter *auditFilter, asJSON bool) error {
 	table, lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), 0
-	if !asJSON && !follow {
+	if !asJSON {
 		fmt.Fprintln(table, "TIME\tWHO\tKIND\tWHAT\tSESSION\tRUN\tOUTCOME\tDETAILS")
 	}
-	err := audit.Read(ctx, path, follow, func(raw []byte, l *audit.Line) error {
+	err := audit.Read(log, func(raw []byte, l *audit.Line) error {
 		switch {
 		case !filter.takes(l):
 			return nil
 		case asJSON:
 			_, err := fmt.Fprintf(w, "%s\n", raw)
-			return err
-		case follow:
-			_, err := fmt.Fprintln(w, strings.Join(auditColumns(l), "  "))
 			return err
 		}
 		if lines++; lines%alignedLines == 0 {
@@ -248,47 +210,26 @@ func showAudit(ctx context.Context, w io.Writer, path string, filter *auditFilte
 // maxDetails bounds the shown characters of a line's details.
 const maxDetails = 300
 
-// auditColumns returns the columns of a line, without control characters for a terminal.
+// auditColumns returns a line's columns, without control characters for a terminal.
 func auditColumns(l *audit.Line) []string {
-	orDash := func(s string) string {
-		if s == "" {
-			return "-"
-		}
-		return cmd.Printable(s)
+	columns := []string{l.Time.Local().Format("2006-01-02 15:04:05.000"), l.Principal, l.Kind, strings.TrimSpace(l.Action + " " + l.Tool), l.Session, l.Run, l.Outcome}
+	for i, text := range columns {
+		columns[i] = cmp.Or(cmd.Printable(text), "-")
 	}
-	what, outcome := strings.TrimSuffix(l.Activity+" "+l.API.Operation, " "), cmp.Or(l.StatusCode, l.Status)
 	var details []string
-	add := func(before, said string) {
-		if said != "" {
-			details = append(details, before+said)
+	if l.Address != "" {
+		details = append(details, "address="+l.Address)
+	}
+	if l.CodeHash != "" {
+		details = append(details, "code_sha256="+l.CodeHash)
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Detail)) {
+		value, isText := l.Detail[name].(string)
+		if !isText {
+			text, _ := json.Marshal(l.Detail[name])
+			value = string(text)
 		}
+		details = append(details, name+"="+value)
 	}
-	add("from ", l.Source.IP)
-	add("", l.Destination.Hostname)
-	add("", l.Request.Method)
-	add("", l.Request.URL.Path)
-	if l.Response.Code != 0 {
-		details = append(details, fmt.Sprintf("status %d", l.Response.Code))
-	}
-	if l.Traffic != nil {
-		details = append(details, fmt.Sprintf("%d bytes out, %d in", l.Traffic.Out, l.Traffic.In))
-	}
-	add("", l.File.Path)
-	if l.File.Size != nil {
-		details = append(details, fmt.Sprintf("(%d bytes)", *l.File.Size))
-	}
-	add("SHA-256 ", l.Process.File.Hashes[0].Value)
-	if l.Duration != nil {
-		details = append(details, fmt.Sprintf("%d ms", *l.Duration))
-	}
-	for _, name := range slices.Sorted(maps.Keys(l.Unmapped)) {
-		if name != "kind" {
-			value, _ := json.Marshal(l.Unmapped[name])
-			details = append(details, name+"="+string(value))
-		}
-	}
-	return []string{
-		l.When().Local().Format("2006-01-02 15:04:05.000"), orDash(l.Actor.User.Name), orDash(l.Kind()), orDash(what), orDash(l.Session()), orDash(l.Process.UID), orDash(outcome),
-		cmp.Or(cmd.PrintableTo(strings.Join(details, " "), maxDetails), "-"),
-	}
+	return append(columns, cmp.Or(cmd.PrintableTo(strings.Join(details, " "), maxDetails), "-"))
 }

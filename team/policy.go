@@ -1,4 +1,4 @@
-// The policy file: each principal's rights, by the names of the settings.
+// The policy file: each principal's rights, by the settings' names.
 
 package team
 
@@ -17,17 +17,18 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 )
 
-// policies is the content of the policy file: values of settings by their names, for every principal, for those of a group, and for one.
-// The zero value sets nothing.
+// policies is the policy file's content: setting values by name, for every principal, for groups, and for single ones.
+// The zero value is empty.
 type policies struct {
 	Default    values            `yaml:"default"`
 	Groups     groups            `yaml:"groups"`
 	Principals map[string]values `yaml:"principals"`
 }
 
-// groups maps the names of groups to values, with the names in the order of the file.
+// groups maps group names to values, with the names in the file's order.
 type groups struct {
 	of    map[string]values
 	order []string
@@ -59,20 +60,20 @@ type policy struct {
 	now policies
 }
 
-// policyFeature gives each principal services of its own under a policy.
+// policyFeature gives each principal its own services under a policy.
 func policyFeature() server.Feature { return new(policy).feature() }
 
 func (p *policy) feature() server.Feature {
 	return server.Feature{
 		Name: "policy",
-		PrincipalSettings: func(s *server.Settings) []server.SettingGroup {
-			return []server.SettingGroup{{Title: "Policy", Settings: []server.Setting{
-				server.Row("metrics-principals", "BY", &s.MetricsPrincipals, 0, 0, "what figures call a principal: its name, its key, or off for nothing"),
+		PrincipalSettings: func(s *setting.Settings) []setting.Group {
+			return []setting.Group{{Title: "Policy", Settings: []setting.Setting{
+				setting.Row("metrics-principals", "BY", &s.MetricsPrincipals, 0, 0, "what figures call a principal: its name, its key, or off for nothing"),
 			}}}
 		},
-		Settings: func() []server.SettingGroup {
-			return []server.SettingGroup{{Title: "Policy", Settings: []server.Setting{
-				server.Row("policy", "FILE", &p.file, 0, 0, "YAML file of what principals may do: settings by their names, below default, groups and principals; SIGHUP has it read again"),
+		Settings: func() []setting.Group {
+			return []setting.Group{{Title: "Policy", Settings: []setting.Setting{
+				setting.Row("policy", "FILE", &p.file, 0, 0, "YAML file of what principals may do: settings by their names, below default, groups and principals; SIGHUP has it read again"),
 			}}}
 		},
 		Check: p.check, Principals: p.open,
@@ -93,11 +94,11 @@ func (p *policy) check(s *server.Program) (err error) {
 	return nil
 }
 
-// open returns the services of principals. It makes each at its first use.
+// open returns principals' services. It makes each at its first use.
 func (p *policy) open(r *server.Running) (server.Principals, error) {
 	if r.Web == nil {
 		if p.file != "" {
-			return nil, server.UsageError{Err: fmt.Errorf("--policy %s has no effect without --http: over stdin and stdout there is one user", p.file)}
+			return nil, setting.UsageError{Err: fmt.Errorf("--policy %s has no effect without --http: over stdin and stdout there is one user", p.file)}
 		}
 		return nil, nil
 	}
@@ -110,15 +111,15 @@ func (p *policy) open(r *server.Running) (server.Principals, error) {
 
 // ofPrincipals are the settings allowed in a policy. The others belong to the whole server.
 var ofPrincipals = []string{
-	"memory-limit", "cpu-limit", "pids-limit", "tmp-size", "mount", "skills", "pass-through-env",
-	"run-timeout", "max-run-timeout", "soft-wait", "linger", "idle-timeout", "lifetime", "keep", "keep-limit", "keep-variables", "variables-limit",
+	"memory-limit", "cpu-limit", "pids-limit", "mount", "skills", "pass-through-env",
+	"run-timeout", "max-run-timeout", "soft-wait", "linger", "idle-timeout", "lifetime", "keep", "keep-limit", "keep-variables",
 	"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total", "calls-per-minute", "bytes-out-limit",
-	"code-limit", "output-limit", "images", "structured-content", "tools", "disable-tools",
-	"file-limit", "volume-limit", "volume-files", "upload-limit", "download-limit", "download-timeout", "fetch-urls", "allow-host-dir",
-	"artifact-read-limit", "artifact-store", "link-lifetime", "page-scripts",
-	"network", "allow-domain", "allow-private", "secret", "network-connections", "network-request-limit", "network-byte-limit", "network-timeout", "network-idle-timeout",
-	"packages", "packages-allow", "packages-deny", "packages-deny-set", "packages-minimum", "package-min-age", "packages-allow-sdist", "package-size-limit", "package-cache-limit",
-	"databases", "sql-max-inline-rows", "sql-max-rows", "sql-max-bytes", "sql-timeout", "sql-allow-functions", "sql-from-code",
+	"output-limit", "images", "structured-content", "tools", "disable-tools",
+	"file-limit", "volume-limit", "volume-files", "upload-limit", "download-limit", "fetch-urls", "allow-host-dir",
+	"artifact-store", "page-scripts",
+	"network", "allow-domain", "allow-private", "secret",
+	"packages", "packages-allow", "packages-deny", "packages-deny-set", "packages-minimum", "package-min-age", "packages-allow-sdist", "package-size-limit",
+	"databases", "sql-max-inline-rows", "sql-timeout", "sql-allow-functions", "sql-from-code",
 	"mcp-servers", "mcp-allow", "mcp-trust-hints",
 }
 
@@ -138,7 +139,7 @@ func (p *policy) read(s *server.Program) (policies, error) {
 	for _, v := range slices.Concat([]values{said.Default}, slices.Collect(maps.Values(said.Groups.of)), slices.Collect(maps.Values(said.Principals))) {
 		v.list(lists)
 	}
-	var found server.Problems
+	var found setting.Problems
 	told := make(map[string]bool)
 	check := func(where string, v values) {
 		if _, err := with(s, v); err != nil {
@@ -161,7 +162,7 @@ func (p *policy) read(s *server.Program) (policies, error) {
 	return said, errors.Join(found...)
 }
 
-// list makes lists of those that are written with commas, so that those of several groups can be joined.
+// list splits texts with commas into lists, so that several groups' lists can be joined.
 func (v values) list(lists map[string]bool) {
 	for name, value := range v {
 		if text, is := value.(string); is && lists[name] {
@@ -206,7 +207,7 @@ func with(s *server.Program, v values) (*server.Program, error) {
 	return s.With(v, func(name string) bool { return slices.Contains(ofPrincipals, name) })
 }
 
-// everySettings returns the settings of all principals that the policy can lead to: a log masks the secrets of all.
+// everySettings returns all principals' settings that the policy can lead to: a log masks all their secrets.
 func (p policies) everySettings(s *server.Program) []*server.Program {
 	var all []*server.Program
 	add := func(who principal.Principal) {

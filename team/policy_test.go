@@ -2,18 +2,30 @@ package team
 
 import (
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/spf13/pflag"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
@@ -21,11 +33,16 @@ import (
 // withPolicy loads settings with a policy file.
 func withPolicy(t *testing.T, text string, more ...string) (*policy, *server.Program, error) {
 	t.Helper()
+	p := new(policy)
+	s, err := readWithPolicy(t, []server.Feature{quotas(), p.feature()}, text, map[string]string{"API_KEY": "a-key-that-is-long"}, more...)
+	return p, s, err
+}
+
+func readWithPolicy(t *testing.T, features []server.Feature, text string, env map[string]string, more ...string) (*server.Program, error) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	must.OK(t, os.WriteFile(file, []byte(text), 0o600))
-	p := new(policy)
-	s, err := read([]server.Feature{quotas(), p.feature()}, append([]string{"--http", "127.0.0.1:0", "--state-dir", filepath.Join(t.TempDir(), "state"), "--policy", file}, more...), map[string]string{"API_KEY": "a-key-that-is-long"})
-	return p, s, err
+	return read(features, append([]string{"--http", "127.0.0.1:0", "--state-dir", filepath.Join(t.TempDir(), "state"), "--policy", file}, more...), env)
 }
 
 func TestAPolicyIsTheMostSpecificOne(t *testing.T) {
@@ -73,9 +90,8 @@ principals:
 			t.Errorf("%s: label %s, folder %s", name, own.HostLabel(), own.SessionDir())
 		}
 	}
-	if !reflect.DeepEqual(s.Network.AllowDomain, []string{"of.all"}) || s.Sandbox.Limits.MemoryBytes != 2<<30 {
-		t.Errorf("the server's own settings have changed: %v", s.Network.AllowDomain)
-	}
+	should.Hold(t, reflect.DeepEqual(s.Network.AllowDomain, []string{"of.all"}) && s.Sandbox.Limits.MemoryBytes == 2<<30,
+		"the server's own settings have changed: %v", s.Network.AllowDomain)
 }
 
 func TestWhatAPolicySaysIsInPlaceOfTheServersOwn(t *testing.T) {
@@ -113,12 +129,11 @@ func TestWhatIsWrongWithAPolicy(t *testing.T) {
 		"out of bounds":      {"principals: {alice: {memory-limit: 1m}}", "principal alice: --memory-limit 1MiB is too small"},
 		"a bad name":         {`principals: {" alice": {}}`, "blanks around it"},
 		"a tool":             {"default: {tools: [run_cobol]}", `there is no tool "run_cobol"`},
-		"only with another":  {"default: {network-request-limit: 2t}", "--network-byte-limit"},
+		"only with another":  {"default: {mcp-allow: [a.b]}", "--mcp-servers"},
 		"an allowlist of no": {"default: {network: allowlist}", "allows no host"},
 	} {
-		if _, _, err := withPolicy(t, test.text); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, _, err := withPolicy(t, test.text)
+		should.Hold(t, err != nil && strings.Contains(err.Error(), test.want), "%s: %v", name, err)
 	}
 	if _, _, err := withPolicy(t, "default: {nonsense: 1}\ngroups: {a: {}}\nprincipals: {b: {worse: 1}}"); err == nil || strings.Count(err.Error(), "nonsense") != 1 || !strings.Contains(err.Error(), "worse") {
 		t.Errorf("a mistake for everybody is told as that of each: %v", err)
@@ -138,12 +153,9 @@ func TestSecretsOfPoliciesAreKnown(t *testing.T) {
 	_, s, err := withPolicy(t, "{default: {allow-domain: [x.example]}, groups: {a: {network: allowlist, pass-through-env: [API_KEY]}}}")
 	must.OK(t, err)
 	var said strings.Builder
-	log, err := s.Logger(&said)
-	must.OK(t, err)
+	log := must.Get(s.Logger(&said))(t)
 	log.Info("a-key-that-is-long")
-	if strings.Contains(said.String(), "a-key-that-is-long") {
-		t.Errorf("the log says %s", said.String())
-	}
+	should.Hold(t, !strings.Contains(said.String(), "a-key-that-is-long"), "the log says %s", said.String())
 }
 
 // Every setting that a policy may have is one, and it may have those that say what principals may do.
@@ -155,30 +167,25 @@ func TestSettingsOfPrincipalsExist(t *testing.T) {
 		}
 	})
 	for _, limit := range []string{"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total", "keep-limit", "calls-per-minute", "bytes-out-limit"} {
-		if !slices.Contains(ofPrincipals, limit) {
-			t.Errorf("%s is no principal's own", limit)
-		}
+		should.Hold(t, slices.Contains(ofPrincipals, limit), "%s is no principal's own", limit)
 	}
 	for _, name := range ofPrincipals {
-		if f := flags.Lookup(name); f == nil || f.Hidden {
-			t.Errorf("there is no setting %s", name)
-		}
+		f := flags.Lookup(name)
+		should.Hold(t, f != nil && !f.Hidden, "there is no setting %s", name)
 	}
 }
 
 // begun is a server that nobody uses yet.
 func begun(t *testing.T, args []string, env map[string]string) *server.Running {
 	t.Helper()
-	s, err := load(t, args, env)
-	must.OK(t, err)
+	s := must.Get(load(t, args, env))(t)
 	return begin(t, s)
 }
 
 func begin(t *testing.T, s *server.Program) *server.Running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := s.Begin(ctx, nil, slog.New(slog.DiscardHandler))
-	must.OK(t, err)
+	r := must.Get(s.Begin(ctx, nil, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() {
 		cancel()
 		_ = r.Web.Listener.Close()
@@ -192,6 +199,7 @@ func begunWith(t *testing.T, text string) (all *tenants, rewrite func(text strin
 	t.Helper()
 	p, s, err := withPolicy(t, text)
 	must.OK(t, err)
+	s.Mask() // as the log has, before anything uses it
 	all = newTenants(begin(t, s), p)
 	t.Cleanup(func() { all.Close(context.Background()) })
 	return all, func(text string) {
@@ -205,8 +213,7 @@ func begunWith(t *testing.T, text string) (all *tenants, rewrite func(text strin
 func TestAPolicyThatChangesCounts(t *testing.T) {
 	all, rewrite := begunWith(t, "groups: {a: {secret: [API_KEY@api.example], memory-limit: 2g}, b: {memory-limit: 256m}}")
 	bob := principal.Principal{Name: "bob", Groups: []string{"b"}}
-	first, err := all.Get(bob)
-	must.OK(t, err)
+	first := must.Get(all.Get(bob))(t)
 	const key = "a-key-that-is-long"
 	if got := first.Manager().Config(); got.Mask.Mask(key) != key || got.Limits.MemoryBytes != 256<<20 {
 		t.Errorf("of b: %s, %d bytes", got.Mask.Mask(key), got.Limits.MemoryBytes)
@@ -214,9 +221,8 @@ func TestAPolicyThatChangesCounts(t *testing.T) {
 	before := first.Program()
 	bob.Groups = []string{"a"}
 	second, err := all.Get(bob)
-	if err != nil || second != first || second.Program() == before {
-		t.Fatalf("the same services by other settings: %v, %v", second == first, err)
-	}
+	must.Hold(t, err == nil && second == first && second.Program() != before,
+		"the same services by other settings: %v, %v", second == first, err)
 	if got := second.Manager().Config(); got.Limits.MemoryBytes != 2<<30 || got.Mask.Mask(key) == key {
 		t.Errorf("of a: %d bytes, the secret is %s", got.Limits.MemoryBytes, got.Mask.Mask(key))
 	}
@@ -226,9 +232,8 @@ func TestAPolicyThatChangesCounts(t *testing.T) {
 		t.Errorf("of all: %d bytes, %v, %v", got.Limits.MemoryBytes, got.Env, err)
 	}
 	after := third.Program()
-	if again, _ := all.Get(bob); again.Program() != after {
-		t.Error("unchanged settings are made anew")
-	}
+	again, _ := all.Get(bob)
+	should.Hold(t, again.Program() == after, "unchanged settings are made anew")
 }
 
 // A principal whose groups change, and one that comes for the first time, keep nobody else waiting.
@@ -281,16 +286,83 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 
 // What cannot count lets nobody go on with more than it.
 func TestAPolicyThatCannotCountRefuses(t *testing.T) {
-	all, rewrite := begunWith(t, "groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 3g}, closed: {network: none}}")
+	all, rewrite := begunWith(t, "groups: {staff: {memory-limit: 128m}, small: {secret: [OWN@a.example]}, closed: {network: none}}")
 	bob := principal.Principal{Name: "bob", Groups: []string{"staff"}}
 	must.OK(t, should.ErrOf(all.Get(bob)))
-	rewrite("groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 1g, network-request-limit: 1m}, closed: {network: none}, xtra: {network-request-limit: 2g}}")
+	rewrite("groups: {staff: {memory-limit: 128m}, small: {secret: [OWN@a.example]}, closed: {network: none}, xtra: {pass-through-env: [OWN]}}")
 	bob.Groups = []string{"small", "xtra"} // neither is wrong, and both together are
 	for range 2 {
-		if _, err := all.Get(bob); err == nil {
-			t.Error("a policy that cannot count lets bob in")
-		}
+		_, err := all.Get(bob)
+		should.Hold(t, err != nil, "a policy that cannot count lets bob in")
 	}
 	bob.Groups = []string{"closed"}
 	should.OK(t, should.ErrOf(all.Get(bob)), "another that can does not")
+}
+
+// A group's tools are all that its people have, in the list and in calls, whichever way the group is told: by a token, a header or a claim,
+// under the names that the settings have for these.
+func TestAPolicyOfAGroupHoldsHoweverTheGroupIsTold(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	must.OK(t, err)
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keys" {
+			_, _ = fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","x":%q}]}`, base64.RawURLEncoding.EncodeToString(public))
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"issuer":"http://%[1]s","jwks_uri":"http://%[1]s/keys"}`, r.Host)
+	}))
+	defer issuer.Close()
+	claims := func(name, group string) map[string]string {
+		token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+			"iss": issuer.URL, "aud": "sandbox", "sub": "not-" + name, "upn": name, "exp": time.Now().Add(time.Hour).Unix(),
+			"groups": []string{"none-" + group}, "realm": map[string]any{"roles": []string{group}},
+		})
+		text := must.Get(token.SignedString(private))(t)
+		return map[string]string{"Authorization": "Bearer " + text}
+	}
+	headers := func(name, group string) map[string]string {
+		return map[string]string{"X-User": name, "X-Own-Groups": group, "X-Forwarded-Groups": "none-" + group, "X-Sandbox-Proxy-Secret": proxySecret}
+	}
+	s, err := readWithPolicy(t, Features(), "groups: {readers: {tools: [upload_file]}}", map[string]string{setting.HeaderSecretVariable: proxySecret},
+		"--trusted-header=X-User", "--trusted-groups-header=X-Own-Groups",
+		"--oidc-issuer="+issuer.URL, "--oidc-audience=sandbox", "--oidc-claim=upn", "--oidc-groups-claim=realm.roles")
+	must.OK(t, err)
+	r := begin(t, s)
+	own := tokenStore(s, r.Log)
+	t.Cleanup(own.Close)
+	tokens := func(name, group string) map[string]string {
+		_, token, err := own.Add(name, []string{group}, 0)
+		must.OK(t, err)
+		return map[string]string{"Authorization": "Bearer " + token}
+	}
+	serving, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _ = httpserver.New(r.Web.Options).Serve(serving, r.Web.Listener) }()
+	for way, credential := range map[string]func(name, group string) map[string]string{"token": tokens, "header": headers, "claim": claims} {
+		check := func(group string, restricted bool) {
+			c, err := client.NewStreamableHttpClient("http://"+r.Web.Listener.Addr().String()+httpserver.Path, transport.WithHTTPHeaders(credential(group+"-by-"+way, group)))
+			must.OK(t, err)
+			defer c.Close()
+			must.OK(t, should.ErrOf(c.Initialize(t.Context(), mcp.InitializeRequest{Params: mcp.InitializeParams{ProtocolVersion: mcp.LATEST_PROTOCOL_VERSION}})))
+			listed, err := c.ListTools(t.Context(), mcp.ListToolsRequest{})
+			must.OK(t, err)
+			var names []string
+			for _, tool := range listed.Tools {
+				names = append(names, tool.Name)
+			}
+			is := slices.Equal(names, []string{"upload_file"})
+			should.Hold(t, is == restricted, "by %s, %s: the tools are %q", way, group, names)
+			called := func(tool string) string {
+				result, err := c.CallTool(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Name: tool, Arguments: map[string]any{"run_id": "run-none", "filename": "..", "text": ""}}})
+				if err != nil {
+					return err.Error()
+				}
+				return fmt.Sprint(result.Content)
+			}
+			should.Equal(t, strings.Contains(called("wait_for_run"), "run_not_found"), !restricted, "by %s, %s: the call answers %s", way, group, called("wait_for_run"))
+			should.Equal(t, strings.Contains(called("upload_file"), "invalid_"), true, "by %s, %s: the call answers %s", way, group, called("upload_file"))
+		}
+		check("readers", true)
+		check("writers", false)
+	}
 }

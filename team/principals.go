@@ -1,4 +1,4 @@
-// The sender of a request: tokens, the issuer, trusted headers, OAuth.
+// A request's sender: tokens, the issuer, trusted headers.
 
 package team
 
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,12 +19,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oidc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/proxyheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
 
-// identity holds the settings of authentication over HTTP, beside the tokens of `tokens add`.
+// identity holds the settings for authentication over HTTP, beside the tokens from `tokens add`.
 type identity struct {
 	Issuer       string
 	Audiences    []string
@@ -32,13 +34,18 @@ type identity struct {
 	Headers      []string
 	GroupsHeader string
 	Proxies      []string
-	oauth        oauthSettings
+	URL          string // of the server, for clients
 
 	headerSecret string
 }
 
-// principals identifies people by tokens, OpenID Connect, trusted headers and OAuth.
-func principals() server.Feature { return new(identity).feature() }
+// principals identifies people by tokens, OpenID Connect and trusted headers.
+func principals() server.Feature { return newIdentity().feature() }
+
+// newIdentity returns the defaults.
+func newIdentity() *identity {
+	return &identity{Claim: oidc.DefaultClaim, GroupsClaim: oidc.DefaultGroupsClaim, GroupsHeader: proxyheader.DefaultGroupsHeader}
+}
 
 func (t *identity) feature() server.Feature {
 	return server.Feature{
@@ -47,26 +54,23 @@ func (t *identity) feature() server.Feature {
 	}
 }
 
-func (t *identity) rows() []server.SettingGroup {
-	return []server.SettingGroup{{Title: "Principals", Settings: []server.Setting{
-		server.Row("oidc-issuer", "URL", &t.Issuer, 0, 0, "issuer of OpenID Connect whose tokens let people in over --http, as https://login.example.com/realms/staff"),
-		server.Row("oidc-audience", "NAMES", &t.Audiences, 0, 0, "what its tokens for this server name as their audience; one of these has to be there"),
-		server.Row("oidc-claim", "CLAIM", server.Default(&t.Claim, oidc.DefaultClaim), 0, 0, "claim that names the principal; email counts only where it was verified"),
-		server.Row("oidc-groups-claim", "CLAIM", server.Default(&t.GroupsClaim, oidc.DefaultGroupsClaim), 0, 0, "claim that has its groups, such as realm_access.roles"),
-		server.Row("trusted-header", "NAMES", &t.Headers, 0, 0, "headers in which a proxy says who is asking, such as X-Forwarded-User; the first that is there counts, and only from --trusted-proxy or with the secret of "+server.HeaderSecretVariable),
-		server.Row("trusted-groups-header", "NAME", server.Default(&t.GroupsHeader, proxyheader.DefaultGroupsHeader), 0, 0, "header in which it says their groups, with commas"),
-		server.Row("trusted-proxy", "ADDRESSES", &t.Proxies, 0, 0, "addresses and networks of proxies that set these headers, such as 10.0.0.7; "+proxyheader.Sockets+" is whoever reaches the socket"),
-		server.Row("oauth", "", &t.oauth.On, 0, 0, "let clients that cannot be given a token, such as connectors of claude.ai and ChatGPT, ask people for access by OAuth; with TLS, on a loopback address, or with --oauth-url"),
-		server.Row("oauth-url", "URL", &t.oauth.URL, 0, 0, "address by which clients and browsers reach --http, such as https://sandbox.example.com, of a proxy too (default: the address that it listens on)"),
-		server.Row("oidc-client-id", "ID", &t.oauth.ClientID, 0, 0, "client of --oidc-issuer as which --oauth has people sign in there, instead of asking for their token; its secret is in "+server.OIDCSecretVariable),
+func (t *identity) rows() []setting.Group {
+	return []setting.Group{{Title: "Principals", Settings: []setting.Setting{
+		setting.Row("oidc-issuer", "URL", &t.Issuer, 0, 0, "issuer of OpenID Connect whose tokens let people in over --http, as https://login.example.com/realms/staff"),
+		setting.Row("oidc-audience", "NAMES", &t.Audiences, 0, 0, "what its tokens for this server name as their audience; one of these has to be there"),
+		setting.Row("oidc-claim", "CLAIM", &t.Claim, 0, 0, "claim that names the principal; email counts only where it was verified"),
+		setting.Row("oidc-groups-claim", "CLAIM", &t.GroupsClaim, 0, 0, "claim that has its groups, such as realm_access.roles"),
+		setting.Row("trusted-header", "NAMES", &t.Headers, 0, 0, "headers in which a proxy says who is asking, such as X-Forwarded-User; the first that is there counts, and only from --trusted-proxy or with the secret of "+setting.HeaderSecretVariable),
+		setting.Row("trusted-groups-header", "NAME", &t.GroupsHeader, 0, 0, "header in which it says their groups, with commas"),
+		setting.Row("trusted-proxy", "ADDRESSES", &t.Proxies, 0, 0, "addresses and networks of proxies that set these headers, such as 10.0.0.7; "+proxyheader.Sockets+" is whoever reaches the socket"),
+		setting.Row("http-url", "URL", &t.URL, 0, 0, "address by which clients and browsers reach --http, such as https://sandbox.example.com, of a proxy too (default: the address that a request names)"),
 	}}}
 }
 
-// check refuses settings that let nobody in, or everybody.
+// check refuses settings that let no principal in, or everybody.
 func (t *identity) check(s *server.Program) error {
-	t.oauth.clientSecret, _ = s.LookupEnv(server.OIDCSecretVariable)
-	t.headerSecret, _ = s.LookupEnv(server.HeaderSecretVariable)
-	var found server.Problems
+	t.headerSecret, _ = s.Env.Lookup(setting.HeaderSecretVariable)
+	var found setting.Problems
 	found.Wrong(s.HTTP.NoAuth && (t.Issuer != "" || len(t.Headers) > 0), "--http-no-auth lets everybody in as you, so --oidc-issuer and --trusted-header say nothing; leave it out")
 	if t.Issuer != "" {
 		err := oidc.CheckIssuer(t.Issuer)
@@ -83,7 +87,12 @@ func (t *identity) check(s *server.Program) error {
 	default:
 		found.Wrong(len(t.Proxies) > 0, "--trusted-proxy %s sets no header that counts; name it with --trusted-header", strings.Join(t.Proxies, ","))
 	}
-	found = append(found, t.oauth.check(&s.HTTP, t.Issuer))
+	if t.URL != "" {
+		u, err := url.Parse(t.URL)
+		found.Wrong(err != nil || u.Host == "" || !oidc.IsSafe(u) || t.URL != u.Scheme+"://"+u.Host,
+			"--http-url %q is not the address of a server, such as https://sandbox.example.com: https, or http on this machine, without a path", t.URL)
+		found.Wrong(s.HTTP.Address == "" || s.HTTP.NoAuth, "--http-url %s has no effect without --http, or with --http-no-auth", t.URL)
+	}
 	return errors.Join(found...)
 }
 
@@ -98,36 +107,34 @@ func (t *identity) issuer(log *slog.Logger) oidc.Options {
 	return oidc.Options{Issuer: t.Issuer, Audiences: t.Audiences, Claim: t.Claim, GroupsClaim: t.GroupsClaim, Logger: log}
 }
 
-// tokenStore returns the tokens of the state directory.
+// tokenStore returns the state directory's tokens.
 func tokenStore(s *server.Program, log *slog.Logger) *tokens.Store {
-	return tokens.Open(filepath.Join(server.StateFolder(s.StateDir), tokens.FileName), log)
+	return tokens.Open(filepath.Join(setting.StateFolder(s.StateDir), tokens.FileName), log)
 }
 
 // authenticate returns the chain that identifies requests without the owner's token. A trusted header comes first: a proxy that may
 // set it often sends a token as well, which is the proxy's and not the person's.
 func (t *identity) authenticate(r *server.Running) (principal.Authenticator, error) {
+	o := &r.Web.Options
+	o.Issuer, o.URL = t.Issuer, t.URL
+	if u, err := url.Parse(t.URL); err == nil && t.URL != "" { // a proxy may keep the host name, and a browser names its page's origin
+		o.AllowHosts, o.AllowOrigins = append(o.AllowHosts, u.Hostname()), append(o.AllowOrigins, t.URL)
+	}
 	return t.chain(r, tokenStore(r.Program, r.Log))
 }
 
-// chain is authenticate with these tokens of `tokens add`.
+// chain is authenticate with these tokens from `tokens add`.
 func (t *identity) chain(r *server.Running, own *tokens.Store) (principal.Authenticator, error) {
 	var chain principal.Chain
 	if len(t.Headers) > 0 {
 		if t.isUnguarded() {
-			return nil, server.UsageError{Err: fmt.Errorf("--trusted-header %s alone would let everybody be anybody, because anybody can send it; name the proxies that set it with --trusted-proxy, or give them a secret in %s", strings.Join(t.Headers, ","), server.HeaderSecretVariable)}
+			return nil, setting.UsageError{Err: fmt.Errorf("--trusted-header %s alone would let everybody be anybody, because anybody can send it; name the proxies that set it with --trusted-proxy, or give them a secret in %s", strings.Join(t.Headers, ","), setting.HeaderSecretVariable)}
 		}
 		header, err := proxyheader.New(t.header(r.Log))
 		if err != nil {
-			return nil, server.UsageError{Err: fmt.Errorf("--trusted-header: %w", err)} // not reached: the settings were checked
+			return nil, setting.UsageError{Err: fmt.Errorf("--trusted-header: %w", err)} // not reached: the settings were checked
 		}
 		chain = append(chain, header)
-	}
-	if t.oauth.On {
-		granted, err := t.serveOAuth(r, own)
-		if err != nil {
-			return nil, err
-		}
-		chain = append(chain, granted)
 	}
 	chain = append(chain, own)
 	if t.Issuer != "" {
@@ -178,7 +185,7 @@ func tokenChecks(own *tokens.Store) []doctor.Check {
 	case len(all) == 0:
 		return nil
 	default:
-		check.Found = fmt.Sprintf("%d of principals, of which %d are over", len(all), over)
+		check.Found = fmt.Sprintf("%d tokens, %d expired", len(all), over)
 	}
 	return []doctor.Check{check}
 }
@@ -196,7 +203,7 @@ func (t *identity) headerCheck() doctor.Check {
 		network, err := netip.ParsePrefix(proxy)
 		if address.IsLoopback() || err == nil && network.Bits() < network.Addr().BitLen() {
 			check.Status, check.Why = doctor.Warn, fmt.Sprintf("every program that %s is an address of can say that it is anybody", proxy)
-			check.Fix = "give the proxy a secret, in " + server.HeaderSecretVariable + ", or name its own address"
+			check.Fix = "give the proxy a secret, in " + setting.HeaderSecretVariable + ", or name its own address"
 		}
 	}
 	return check

@@ -1,4 +1,4 @@
-// The services of principals: made at the first request, changed with the policy, forgotten when idle.
+// Principals' services: made at the first request, changed with the policy, forgotten when idle.
 
 package team
 
@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// forgetAfter is how long the services of a principal stay without an open session or a request.
+	// forgetAfter is how long a principal's services stay without an open session or a request.
 	forgetAfter = time.Hour
-	// changesEach bounds the changes of one principal's settings, per second and at once.
+	// changesEach bounds one principal's setting changes, per second and at once.
 	changesEach = 10
 )
 
@@ -30,7 +30,7 @@ const (
 type tenant struct {
 	*server.Services
 
-	turn    sync.Mutex    // held while the settings change; nobody else waits for it
+	turn    sync.Mutex    // held while the settings change; only that waits for it
 	changes *rate.Limiter // of the settings; a change costs more than most requests
 
 	// Under the lock of tenants.
@@ -48,7 +48,7 @@ type tenants struct {
 
 	mu       sync.Mutex
 	live     map[string]*tenant // by principal.Principal.Key
-	policies int                // counts the reloads of the policy
+	policies int                // counts the policy's reloads
 	closed   bool
 }
 
@@ -56,7 +56,7 @@ func newTenants(r *server.Running, p *policy) *tenants {
 	return &tenants{running: r, policy: p, live: make(map[string]*tenant)}
 }
 
-// settingsOf returns a principal's settings under the present policy, and the values of the policy.
+// settingsOf returns a principal's settings under the present policy, and the policy's values.
 func (t *tenants) settingsOf(p principal.Principal) (*server.Program, values, error) {
 	t.policy.mu.RLock()
 	v := t.policy.now.of(p)
@@ -176,7 +176,7 @@ func (t *tenants) end(known *tenant) {
 // forgetIdle drops principals without an open session or a recent request: a sleeping session needs none. The caller holds t.mu.
 func (t *tenants) forgetIdle(now time.Time) {
 	for key, known := range t.live {
-		stay := max(forgetAfter, known.Program().Links.Lifetime) // its links stay good for so long
+		stay := max(forgetAfter, server.LinkLifetime) // its links stay good for so long
 		if now.Sub(known.used) > stay && len(known.Manager().Known()) == 0 {
 			delete(t.live, key)
 			t.end(known)
@@ -221,7 +221,7 @@ func (t *tenants) Close(ctx context.Context) bool {
 	return nothingLeft
 }
 
-// apply applies the policy of these groups to a principal, and reports whether it changed. A principal whose policy cannot be applied is
+// apply applies these groups' policy to a principal, and reports whether it changed. A principal whose policy cannot be applied is
 // refused. The caller holds known.turn.
 func (t *tenants) apply(known *tenant, groups []string) (changed bool, err error) {
 	who := known.Of()
@@ -248,7 +248,7 @@ func (t *tenants) again(known *tenant) (changed bool, err error) {
 	return t.apply(known, groups)
 }
 
-// reload applies the policy file to all principals. A wrong one changes nothing.
+// reload applies the policy file to all principals. A wrong one has no effect.
 func (t *tenants) reload() {
 	log, s := t.running.Log, t.running.Program
 	now, err := t.policy.read(s)

@@ -3,7 +3,6 @@
 package team
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oauth"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
 
@@ -107,7 +106,7 @@ A client sends it as a header:
 		},
 	}
 	command.Flags().StringSliceVar(&groups, "group", nil, "groups of the principal, for which a policy may have rules")
-	command.Flags().Var(server.Duration(&lifetime), "expires", "how long the token is good for, such as 90d (default: until it is revoked)")
+	command.Flags().Var(setting.Duration(&lifetime), "expires", "how long the token is good for, such as 90d (default: until it is revoked)")
 	command.Flags().BoolVar(&asJSON, "json", false, "print the token as JSON")
 	return command
 }
@@ -124,7 +123,7 @@ func endOf(t tokens.Token) string {
 	return "good until " + dayOf(t.Expires)
 }
 
-// dayOf returns the end of a token, with the time of day if it is near.
+// dayOf returns a token's end, with the time of day if it is near.
 func dayOf(end time.Time) string {
 	if time.Until(end).Abs() < 48*time.Hour {
 		return end.Local().Format("2006-01-02 15:04")
@@ -135,13 +134,9 @@ func dayOf(end time.Time) string {
 func listTokensCommand(settings *server.Program) *cobra.Command {
 	var asJSON bool
 	command := &cobra.Command{
-		Use: "list", Short: "List the tokens, and what was allowed by OAuth", Args: cmd.NoArgs,
+		Use: "list", Short: "List the tokens", Args: cmd.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			all, err := tokenStore(settings, slog.New(slog.DiscardHandler)).List()
-			if err != nil {
-				return err
-			}
-			grants, err := oauthStore(settings).Grants()
 			if err != nil {
 				return err
 			}
@@ -152,10 +147,9 @@ func listTokensCommand(settings *server.Program) *cobra.Command {
 				}
 				return cmd.WriteJSON(command.OutOrStdout(), struct {
 					Tokens []tokenFields `json:"tokens"`
-					Grants []grantFields `json:"grants"`
-				}{fields, grantFieldsOf(grants)})
+				}{fields})
 			}
-			return errors.Join(tabulateTokens(command.OutOrStdout(), all), tabulateGrants(command.OutOrStdout(), grants))
+			return tabulateTokens(command.OutOrStdout(), all)
 		},
 	}
 	command.Flags().BoolVar(&asJSON, "json", false, "print the tokens as JSON")
@@ -190,41 +184,26 @@ func tabulateTokens(w io.Writer, all []tokens.Token) error {
 
 func revokeTokenCommand(settings *server.Program) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke ID|NAME", Short: "Take back a token, or what was allowed by OAuth, by its id, or all of a name", Args: cmd.Takes(1, 1),
-		Long: `revoke takes back one token, or one grant of OAuth, by its id, or all that a
-name has. What was allowed with a token ends with it. A running server refuses
-them from its next request on, and ends the streams that they opened. Sessions
-and their files stay.`,
+		Use: "revoke ID|NAME", Short: "Take back a token by its id, or all of a name", Args: cmd.Takes(1, 1),
+		Long: `revoke takes back one token by its id, or all that a name has. A running server
+refuses them from its next request on, and ends the streams that they opened.
+Sessions and their files stay.`,
 		RunE: func(command *cobra.Command, args []string) error {
 			change, err := settings.BeginChange(command.Context())
 			if err != nil {
 				return err
 			}
 			revoked, err := tokenStore(settings, slog.New(slog.DiscardHandler)).Revoke(args[0])
-			var grants []oauth.Grant
-			if err == nil || errors.Is(err, tokens.ErrNotFound) {
-				var failed error
-				grants, failed = oauthStore(settings).Revoke(func(g *oauth.Grant) bool { return g.ID == args[0] || g.Principal == args[0] })
-				if failed != nil || len(grants) > 0 {
-					err = failed
-				}
-			}
 			var ids []string
 			for _, t := range revoked {
 				ids = append(ids, t.ID)
 			}
-			for _, g := range grants {
-				ids = append(ids, g.ID)
-			}
 			err = change.End("token revoked", args[0], err, map[string]any{"tokens": ids})
 			if errors.Is(err, tokens.ErrNotFound) {
-				err = fault.New(fault.NotFound, "`code-sandbox-server tokens list` tells which there are.", "There is no token with the id or the name %q, and nothing was allowed by OAuth.", args[0])
+				err = fault.New(fault.NotFound, "`code-sandbox-server tokens list` tells which there are.", "There is no token with the id or the name %q.", args[0])
 			}
 			for _, t := range revoked {
 				fmt.Fprintf(command.OutOrStdout(), "revoked %s of %s\n", t.ID, t.Name)
-			}
-			for _, g := range grants {
-				fmt.Fprintf(command.OutOrStdout(), "revoked %s of %s, for %s\n", g.ID, g.Principal, g.Redirect)
 			}
 			if err != nil {
 				return cmd.Report(err)
@@ -232,36 +211,4 @@ and their files stay.`,
 			return nil
 		},
 	}
-}
-
-// grantFields is a person's OAuth grant to a program, in JSON.
-type grantFields struct {
-	ID         string    `json:"id"`
-	Name       string    `json:"name"`
-	Client     string    `json:"client"`
-	ClientName string    `json:"client_name"` // the program's own name for itself
-	AnswerTo   string    `json:"answer_to"`
-	Created    time.Time `json:"created"`
-	LastUsed   time.Time `json:"last_used"` // time of its last token
-}
-
-func grantFieldsOf(grants []oauth.Grant) []grantFields {
-	fields := []grantFields{}
-	for _, g := range grants {
-		fields = append(fields, grantFields{g.ID, g.Principal, g.Client, g.ClientName, g.Redirect, g.Created, g.Used})
-	}
-	return fields
-}
-
-// tabulateGrants shows grants, if there are any.
-func tabulateGrants(w io.Writer, grants []oauth.Grant) error {
-	if len(grants) == 0 {
-		return nil
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\nALLOWED BY OAUTH\tNAME\tPROGRAM SAYS\tANSWER TO\tAGE\tLAST TOKEN")
-	for _, g := range grants {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s ago\n", g.ID, g.Principal, cmp.Or(g.ClientName, "-"), g.Redirect, units.HumanDuration(cmd.Since(g.Created)), units.HumanDuration(cmd.Since(g.Used)))
-	}
-	return table.Flush()
 }

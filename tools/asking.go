@@ -38,27 +38,32 @@ func (q *questionError) Error() string { return "a person is asked" }
 
 // result asks the client. Its state names the call to resume. A client can forge it, and can then name any run that wait_for_run can name.
 func (q *questionError) result() *mcp.CallToolResult {
+	state := strings.Join([]string{q.run.ID, q.open.ID, strconv.Itoa(q.put)}, "/")
+	return server.NewInputRequestBuilder(state).Elicit(questionKey, form(q.open)).ToolResult()
+}
+
+// form returns the form of a question.
+func form(open *ask.Open) mcp.ElicitationParams {
 	var choices []string
-	for _, answer := range q.open.Answers {
+	for _, answer := range open.Answers {
 		choices = append(choices, decisions[answer])
 	}
-	state := strings.Join([]string{q.run.ID, q.open.ID, strconv.Itoa(q.put)}, "/")
-	return server.NewInputRequestBuilder(state).Elicit(questionKey, mcp.ElicitationParams{
+	return mcp.ElicitationParams{
 		Mode:    mcp.ElicitationModeForm,
-		Message: q.open.Question.Words(),
+		Message: open.Question.Words(),
 		RequestedSchema: map[string]any{
 			"type":       "object",
 			"properties": map[string]any{decisionKey: map[string]any{"type": "string", "title": "Decision", "enum": choices}},
 			"required":   []string{decisionKey},
 		},
-	}).ToolResult()
+	}
 }
 
 // questionOf returns a question of a run's session that is put to the client of this call; nil: there is none. The channel is closed when
-// there may be one; nil: this call puts none.
+// there may be one; nil: this call puts none, as a task asks by itself.
 func questionOf(ctx context.Context, desk *ask.Desk, run *sandbox.Run) (*questionError, <-chan struct{}) {
 	put := roundOf(ctx)
-	if desk == nil || put >= maxQuestions || !rpc.CanElicit(ctx) {
+	if desk == nil || put >= maxQuestions || taskOf(ctx) != nil || !rpc.CanElicit(ctx) {
 		return nil, nil
 	}
 	open, changed := desk.Next(run.SessionID)
@@ -101,5 +106,5 @@ const byClient = "the client"
 
 // interruptWith interrupts a run with the client's cancel of the call that asks for it, while no handler waits.
 func interruptWith(ctx context.Context, run *sandbox.Run) {
-	context.AfterFunc(ctx, func() { end(ctx, run, true) })
+	context.AfterFunc(ctx, func() { patienceOf(ctx).missed(run, true, context.Cause(ctx)) })
 }

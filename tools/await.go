@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration,
 	if err != nil {
 		return nil, err
 	}
-	patienceOf(ctx).answered(run, res.Status)
+	patienceOf(ctx).answers(ctx, run, res.Status, own)
 	r := d.renderer()
 	if res.Status == sandbox.Running {
 		return r.Run(ctx, res), nil
@@ -45,6 +46,7 @@ func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration,
 // await waits until a run is over or the soft wait ends; the result then is partial, with the status Running. A client's cancel interrupts
 // the run if it is this call's own. The error is a *questionError if the client must be asked.
 func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*sandbox.Result, error) {
+	taskOf(ctx).follow(run)
 	soft := time.NewTimer(wait)
 	defer soft.Stop()
 	var tick <-chan time.Time
@@ -67,7 +69,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 		case <-run.Done():
 			return run.Result()
 		case <-ctx.Done():
-			end(ctx, run, own)
+			patienceOf(ctx).missed(run, own, context.Cause(ctx))
 			return nil, context.Cause(ctx)
 		case <-run.Moved():
 			reported = notifyProgress(ctx, run, reported)
@@ -91,17 +93,25 @@ func notifyProgress(ctx context.Context, run *sandbox.Run, reported int) int {
 	p := run.Progress()
 	now := int(p.Elapsed.Seconds())
 	if now > reported {
-		message := fmt.Sprintf("running for %d s", now)
-		if p.WaitsFor != "" {
-			message = "waits for " + p.WaitsFor
-		}
-		rpc.NotifyProgress(ctx, float64(now), 0, cmp.Or(p.LastLine, message))
+		rpc.NotifyProgress(ctx, float64(now), 0, progressText(run))
 	}
 	return max(now, reported)
 }
 
+func progressText(run *sandbox.Run) string {
+	p := run.Progress()
+	message := fmt.Sprintf("running for %d s", int(p.Elapsed.Seconds()))
+	if p.WaitsFor != "" {
+		message = "waits for " + p.WaitsFor
+	}
+	return cmp.Or(p.LastLine, message)
+}
+
 // wait is how long a call waits for a run from now on, where its arguments say nothing.
 func (d *Deps) wait(ctx context.Context) time.Duration {
+	if taskOf(ctx) != nil {
+		return math.MaxInt64
+	}
 	most := d.SoftWait
 	if wait, ok := ctx.Value(waitKey{}).(time.Duration); ok {
 		most = min(wait, most)
@@ -114,7 +124,7 @@ func (d *Deps) wait(ctx context.Context) time.Duration {
 
 // resume resumes a call with its client's answer. own is whether the run is the call's own.
 func (d *Deps) resume(ctx context.Context, request mcp.CallToolRequest, own bool) (*render.Answer, error) {
-	rpc.Settled(ctx)
+	settled(ctx)
 	parts := strings.Split(request.Params.RequestState, "/")
 	round := 0
 	if len(parts) == 3 {

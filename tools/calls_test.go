@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // talker is a client of all tools and resources.
@@ -36,15 +37,14 @@ func newTalker(t *testing.T, change func(*Deps)) *talker {
 	return c
 }
 
-// ask sends a request of the older era, and returns the whole answer as it is sent.
+// ask sends a request, of the older era if its _meta names none, and returns the whole answer as it is sent.
 func (c *talker) ask(method string, params map[string]any) string {
 	c.t.Helper()
-	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-	must.OK(c.t, err)
+	text := must.Get(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))(c.t)
 	e, bad := rpc.Parse(text)
 	must.Equal(c.t, bad, nil)
 	call := rpc.NewCall(&e, rpc.NullID)
-	answer, _ := rpc.Respond(c.server.WithContext(rpc.WithCall(c.t.Context(), &call), c.session.Call(nil)), c.server, &call, 8<<20, c.d.Logger)
+	answer, _ := rpc.Respond(c.server.WithContext(rpc.WithMethods(rpc.WithCall(c.t.Context(), &call), c.d.Methods()), c.session.Call(nil)), c.server, &call, 8<<20, c.d.Logger)
 	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(answer))
 }
 
@@ -133,9 +133,8 @@ func TestFilesComeAndGo(t *testing.T) {
 	dir := t.TempDir()
 	c := newTalker(t, func(d *Deps) {
 		var err error
-		if d.HostDirs, err = hostdir.New([]string{dir}); err != nil {
-			t.Fatal(err)
-		}
+		d.HostDirs, err = hostdir.New([]string{dir})
+		must.OK(t, err)
 	})
 	noise := string([]byte{0, 255, 254, '\n', '\r'})
 	must.OK(t, os.WriteFile(filepath.Join(dir, "host.bin"), []byte(noise), 0o600))
@@ -164,6 +163,7 @@ printf 'long line\n%.0s' {1..5000} >output/long.txt; head -c 40000 /dev/zero >ou
 		{"read_artifact", named(args{"path": "output/large.bin"}), `artifact_too_large`},
 		{"upload_file", named(args{"filename": "a.pdf", "text": "%PDF-1.4"}), `application/pdf`},
 		{"read_artifact", named(args{"path": "input/a.pdf", "as": "text"}), `engine_unavailable|Python is switched off`},
+		{"read_artifact", named(args{"path": "input/a.pdf"}), `attached|"type":"resource"|[not as text: engine_unavailable: Python is switched off`},
 		{"read_artifact", named(args{"path": "../etc/passwd"}), `invalid_path`},
 		{"read_artifact", named(args{"path": "output"}), `invalid_path`},
 		{"read_artifact", named(args{"path": "output/out"}), `invalid_path|!root:`},
@@ -185,25 +185,22 @@ printf 'long line\n%.0s' {1..5000} >output/long.txt; head -c 40000 /dev/zero >ou
 		{"run_bash", named(args{"code": "truncate -s 6M output/huge.bin output/sparse"}), `completed`},
 		{"artifact://f/output/huge.bin", nil, `artifact_too_large`},
 	})
-	if saved, err := os.ReadFile(filepath.Join(dir, "saved.bin")); err != nil || len(saved) != 40_000 {
-		t.Errorf("saved: %d bytes, %v", len(saved), err)
-	}
+	saved, err := os.ReadFile(filepath.Join(dir, "saved.bin"))
+	should.Hold(t, err == nil && len(saved) == 40_000, "saved: %d bytes, %v", len(saved), err)
 	config := c.d.Manager.Config()
 	config.VolumeBytes = 2 << 20 // the sandbox says how large a file is, and it could be any number
 	c.d.Manager.Reconfigure(config)
 	c.play([]row{{"read_artifact", named(args{"path": "output/sparse", "save_to": "sparse"}), `artifact_too_large|may take 2.0 MiB`}})
-	if names, _ := os.ReadDir(dir); len(names) != 2 {
-		t.Errorf("in the folder: %v", names)
-	}
+	names, _ := os.ReadDir(dir)
+	should.Hold(t, len(names) == 2, "in the folder: %v", names)
 }
 
 // Clients hear that the list has changed where a session comes or goes.
 func TestSessionsAreResources(t *testing.T) {
 	c := newTalker(t, func(*Deps) {})
 	lists := func() string { return c.ask("resources/list", nil) }
-	if list := lists(); !strings.Contains(list, `"sessions://"`) || strings.Contains(list, "session://one") {
-		t.Errorf("before the session: %s", list)
-	}
+	list := lists()
+	should.Hold(t, strings.Contains(list, `"sessions://"`) && !strings.Contains(list, "session://one"), "before the session: %s", list)
 	eventually := func(listed bool) {
 		t.Helper()
 		for strings.Contains(lists(), `"session://one"`) != listed {
@@ -234,9 +231,7 @@ func TestARunIsWaitedForAndCancelled(t *testing.T) {
 		t.Helper()
 		more["run_id"] = id
 		for answer := ""; !strings.Contains(answer, want); answer = c.call("wait_for_run", more) {
-			if strings.Contains(answer, `"code":"`) {
-				t.Fatal(answer)
-			}
+			must.Hold(t, !strings.Contains(answer, `"code":"`), "%v", answer)
 		}
 	}
 	id := begin("kept=7; echo so far; until test -e input/go; do sleep 0.02; done; echo the end")
@@ -277,9 +272,7 @@ func TestWhichToolsExist(t *testing.T) {
 				got = append(got, name)
 			}
 		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("there are %s, want %s", got, want)
-		}
+		should.Hold(t, strings.Join(got, " ") == want, "there are %s, want %s", got, want)
 	}
 }
 

@@ -22,9 +22,10 @@ type tool struct {
 	handle     handler
 	// runs: a call starts a run of its own
 	runs bool
-	// ordered reports that the handler calls rpc.Settled itself, when its place in the order of calls
-	// is taken.
+	// ordered reports that the handler calls settled itself, when its place in the order of calls is taken.
 	ordered bool
+	// long reports that a call may take minutes: a client that declares tasks gets one.
+	long bool
 	// uses are the header purposes that apply to the tool: its answers hold their notes
 	uses []clientheader.Use
 }

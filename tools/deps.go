@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -73,6 +74,8 @@ type Deps struct {
 	ToolServers []string
 	// Can describes the server's abilities for hints: its packages and its network. The tools add those that follow from the rest of Deps.
 	Can Capabilities
+	// Local reports that the client is the owner's, on this machine: it may learn paths of it.
+	Local bool
 	// Images selects the form of images in answers; empty: the form that suits the client.
 	Images string
 	// StructuredContent puts the fields of a result into structuredContent as well.
@@ -85,6 +88,8 @@ type Deps struct {
 	// CodeCancelled. Nil: calls are not observed.
 	Called func(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string))
 	Logger *slog.Logger
+
+	tasks *tasks // by Register
 }
 
 // Codes of calls that no fault ended, for Deps.Called.
@@ -105,8 +110,36 @@ const (
 
 func (d *Deps) renderer() *render.Renderer {
 	can := d.Can
-	can.FetchURLs, can.Tool = d.Fetch != nil, d.exists
+	if d.Local {
+		can.HostPath = d.hostPath
+	}
+	can.FetchURLs, can.Tool, can.Denied = d.Fetch != nil, d.exists, d.denied
+	can.Beside = func(of, other sandbox.Language) bool {
+		kernels := d.Manager.Config().Kernels
+		return kernels[other].Image != "" && kernels[of].Image == kernels[other].Image
+	}
 	return &render.Renderer{Manager: d.Manager, Secrets: d.Secrets, Can: can, Images: d.Images, StructuredContent: d.StructuredContent, Logger: d.Logger, Link: d.Links.Download}
+}
+
+// denied returns the host with its port, and the rule, of a run's last request that the proxy refused.
+func (d *Deps) denied(session, run string) (address, rule string) {
+	if d.NetworkLog == nil {
+		return "", ""
+	}
+	requests, _ := d.NetworkLog.Of(session)
+	for _, r := range slices.Backward(requests) {
+		if r.Run != run || r.Kind != "proxy" || r.Allowed {
+			continue
+		}
+		switch {
+		case strings.Contains(r.Host, ":"):
+			return r.Host, r.Rule
+		case r.Method == http.MethodConnect:
+			return r.Host + ":443", r.Rule
+		}
+		return r.Host + ":80", r.Rule
+	}
+	return "", ""
 }
 
 // exists reports whether there is a tool of this name under these settings.
@@ -141,7 +174,7 @@ func (d *Deps) CountCall() error {
 	}
 	seconds := int(math.Ceil(wait.Seconds()))
 	return fault.New(fault.QuotaExceeded, fmt.Sprintf("Try again in %d s. One call that does more takes the place of many.", seconds),
-		"There may be %d calls in a minute, and there were.", d.CallsPerMinute).With("limit", d.CallsPerMinute).With(fault.RetryAfter, seconds)
+		"Limit of %d calls a minute reached.", d.CallsPerMinute).With("limit", d.CallsPerMinute).With(fault.RetryAfter, seconds)
 }
 
 // Environment describes the content of one language's image.

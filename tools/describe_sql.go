@@ -15,8 +15,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// describedTables bounds a list of tables.
-const describedTables = 200
+const (
+	// describedTables bounds a list of tables.
+	describedTables = 200
+	// withColumns is how many tables come with their columns.
+	withColumns = 15
+)
 
 type describeFields struct {
 	Connections []describedConnection `json:"connections,omitempty"`
@@ -40,13 +44,12 @@ type describedConnection struct {
 func (d *Deps) describeSQL() tool {
 	definition := mcp.NewTool("describe_sql",
 		mcp.WithToolTitle("Describe a database"),
-		mcp.WithDescription(fmt.Sprintf("What a database has: without arguments its connections and schemas; with schema or glob its tables and views (at most %d); "+
-			"with table one table's columns, types, keys, foreign keys and indexes.", describedTables)),
+		mcp.WithDescription(fmt.Sprintf("What a database has: its connections and schemas; with schema or glob its tables and views (at most %d), few with their columns; "+
+			"with table one table's columns, keys and indexes.", describedTables)),
 		connectionParam(d.Databases),
 		mcp.WithString("schema", mcp.Description("Only this schema.")),
 		mcp.WithString("table", mcp.Description("Table or view, also as schema.table.")),
 		mcp.WithString("glob", mcp.Description("Pattern of table names, such as order*.")),
-		mcp.WithBoolean("examples", mcp.Description("With table: a few distinct values of each column.")),
 		hints(true))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
 	return tool{output: mcp.WithOutputSchema[describeFields](), definition: definition, handle: d.handleDescribeSQL, uses: []clientheader.Use{clientheader.Queries}}
@@ -54,7 +57,6 @@ func (d *Deps) describeSQL() tool {
 
 func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer, error) {
 	connection, schema, table, glob := p.text("connection"), p.text("schema"), p.text("table"), p.text("glob")
-	examples := p.flag("examples")
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -72,15 +74,20 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer
 	fields := describeFields{Connection: source.Name}
 	switch {
 	case table != "":
-		fields.Table, err = describeTable(limited, database, schema, table, examples)
+		fields.Table, err = describeTable(limited, database, schema, table)
 	case schema != "" || glob != "":
 		err = fields.listTables(limited, database, sql.TableFilter{Schema: schema, Glob: glob})
 	default:
 		if len(sources) == 1 {
 			fields.Connections = listConnections(sources)
 		}
-		if fields.Schemas, err = database.Schemas(limited); err == nil && len(fields.Schemas) == 1 {
-			err = fields.listTables(limited, database, sql.TableFilter{Schema: fields.Schemas[0].Name})
+		fields.Schemas, err = database.Schemas(limited)
+		tables := 0
+		for _, schema := range fields.Schemas {
+			tables += schema.Tables
+		}
+		if err == nil && (len(fields.Schemas) == 1 || 0 < tables && tables <= withColumns) {
+			err = fields.listTables(limited, database, sql.TableFilter{})
 		}
 	}
 	if err != nil {
@@ -109,7 +116,7 @@ func (f *describeFields) withoutWords() {
 		f.Schemas[i].Comment = ""
 	}
 	for i := range f.Tables {
-		f.Tables[i].Comment = ""
+		f.Tables[i].Comment, f.Tables[i].Described = "", ""
 	}
 	if f.Table == nil {
 		return
@@ -125,7 +132,7 @@ func (f *describeFields) withoutValues() {
 		return
 	}
 	for i := range f.Table.Columns {
-		f.Table.Columns[i].Values, f.Table.Columns[i].Examples = nil, nil
+		f.Table.Columns[i].Values = nil
 	}
 }
 
@@ -147,7 +154,7 @@ func listConnections(sources []sql.Source) []describedConnection {
 
 // listTables asks for one more than there is room for, which reports whether there are more.
 func (f *describeFields) listTables(ctx context.Context, database sql.Database, filter sql.TableFilter) (err error) {
-	filter.Limit = describedTables + 1
+	filter.Limit, filter.Columns = describedTables+1, withColumns
 	if f.Tables, err = database.Tables(ctx, filter); err != nil {
 		return err
 	}
@@ -162,11 +169,11 @@ func (f *describeFields) listTables(ctx context.Context, database sql.Database, 
 }
 
 // describeTable finds a table by its name, and if there is none of that name by schema.table in it.
-func describeTable(ctx context.Context, database sql.Database, schema, table string, examples bool) (*sql.TableDetail, error) {
-	detail, err := database.Table(ctx, schema, table, examples)
+func describeTable(ctx context.Context, database sql.Database, schema, table string) (*sql.TableDetail, error) {
+	detail, err := database.Table(ctx, schema, table)
 	before, after, dotted := strings.Cut(table, ".")
 	if err != nil && dotted && schema == "" && fault.From(err).Code == fault.NotFound {
-		return database.Table(ctx, before, after, examples)
+		return database.Table(ctx, before, after)
 	}
 	return detail, err
 }

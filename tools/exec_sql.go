@@ -80,7 +80,7 @@ func (d *Deps) execSQL() tool {
 		mcp.WithBoolean("overwrite", mcp.Description("Replace a file of that name.")),
 		sessionParam(), hints(false))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
-	return tool{output: mcp.WithOutputSchema[sqlFields](), definition: definition, handle: d.handleExecSQL, uses: []clientheader.Use{clientheader.Queries, clientheader.Sessions, clientheader.Stores}}
+	return tool{output: mcp.WithOutputSchema[sqlFields](), definition: definition, long: true, handle: d.handleExecSQL, uses: []clientheader.Use{clientheader.Queries, clientheader.Sessions, clientheader.Stores}}
 }
 
 // sqlCall is the arguments of exec_sql.

@@ -1,20 +1,20 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -57,7 +57,7 @@ func (d *Deps) installPackages() tool {
 		sessionParam(), hints(false))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
 	definition.Annotations.IdempotentHint = mcp.ToBoolPtr(true)
-	return tool{output: installOutput, definition: definition, ordered: true, handle: d.handleInstall}
+	return tool{output: installOutput, definition: definition, ordered: true, long: true, handle: d.handleInstall}
 }
 
 // installOutput describes the result: packages that were installed, or the run that continues.
@@ -94,7 +94,7 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 		return nil, fault.New(fault.InvalidArgument, "Name at least one package.", "packages is empty.")
 	}
 	o := sandbox.RunOptions{SessionID: session, Language: language, Times: clientheader.Of(ctx).Times()}
-	res, err := d.installed(ctx, o, list, func() { rpc.Settled(ctx) })
+	res, err := d.installed(ctx, o, list, d.wait(ctx), func() { settled(ctx) })
 	switch {
 	case err != nil:
 		return nil, err
@@ -148,15 +148,15 @@ func (i Installer) install(o sandbox.RunOptions, list []string) (*sandbox.Run, e
 	return i.Manager.Install(o, checked)
 }
 
-// installed installs packages, and waits as long as a call waits: the result is complete, or its status is Running. It calls begun when the
+// installed installs packages, and waits no longer than this: the result is complete, or its status is Running. It calls begun when the
 // installation is queued or refused. The error is a fault, or the end of ctx.
-func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, list []string, begun func()) (*sandbox.Result, error) {
+func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, list []string, wait time.Duration, begun func()) (*sandbox.Result, error) {
 	run, err := d.installer().install(o, list)
 	begun()
 	if err != nil {
 		return nil, err
 	}
-	res, err := d.await(context.WithValue(ctx, roundKey{}, maxQuestions), run, d.wait(ctx), true) // it asks for nothing
+	res, err := d.await(context.WithValue(ctx, roundKey{}, maxQuestions), run, wait, true) // it asks for nothing
 	if err != nil || res.Status == sandbox.Running {
 		return res, err
 	}
@@ -166,8 +166,8 @@ func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, list []strin
 	return res, nil
 }
 
-// InstallNeeds installs the packages that code declares, and waits for it. The error is a fault, or the end of ctx.
-func (i Installer) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
+// InstallNeeds installs the packages that code declares, and waits for it; tell hears how far it is. The error is a fault, or the end of ctx.
+func (i Installer) InstallNeeds(ctx context.Context, o sandbox.RunOptions, tell func(format string, args ...any)) error {
 	needs, err := i.Packages.needs(o)
 	if err != nil || len(needs) == 0 {
 		return err
@@ -176,11 +176,19 @@ func (i Installer) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error
 	if err != nil {
 		return err
 	}
-	select {
-	case <-run.Done():
-	case <-ctx.Done():
-		run.Interrupt()
-		return context.Cause(ctx)
+	tell("installing %s", strings.Join(needs, ", "))
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for done := run.Done(); done != nil; {
+		select {
+		case <-done:
+			done = nil
+		case <-tick.C:
+			tell("installing for %v: %s", run.Progress().Elapsed.Round(time.Second), cmp.Or(run.Progress().LastLine, "no output yet"))
+		case <-ctx.Done():
+			run.Interrupt()
+			return context.Cause(ctx)
+		}
 	}
 	res, err := run.Result()
 	if err != nil {
@@ -201,6 +209,10 @@ func (i Installer) failure(res *sandbox.Result) *fault.Error {
 	output := res.Stdout.Head + res.Stdout.Tail + res.Stderr.Head + res.Stderr.Tail
 	if words := i.refusal(res.SessionID, output); words != "" {
 		return fault.New(fault.PackageDenied, "Use another package, or have the server's user allow this one.", "%s", text.Shorten(words, 500))
+	}
+	if tooYoung.MatchString(output) {
+		return fault.New(fault.PackageDenied, "Take an older version, or have the server's user lower --package-min-age.",
+			"There is no version that is old enough (--package-min-age):\n%s", tail(output))
 	}
 	if res.Cause == "quota" || res.Cause == "full" || noRoom.MatchString(output) {
 		return fault.New(fault.QuotaExceeded, "Delete files that are not needed, or have the server's user raise --volume-limit.",
@@ -223,11 +235,19 @@ func (i Installer) failure(res *sandbox.Result) *fault.Error {
 	case strings.Contains(output, noInstaller):
 		hint = "Have the server's user take an image with uv or pip in it."
 	}
+	return fault.New(fault.InstallFailed, hint, "%s:\n%s", why, tail(output))
+}
+
+// tail is the end of an installer's output.
+func tail(output string) string {
 	if output = strings.TrimSpace(output); len(output) > logTail {
 		output = "…" + output[strings.IndexByte(output[len(output)-logTail:], '\n')+1+len(output)-logTail:]
 	}
-	return fault.New(fault.InstallFailed, hint, "%s:\n%s", why, output)
+	return output
 }
+
+// tooYoung matches the words of npm and uv about versions that their options leave out.
+var tooYoung = regexp.MustCompile(`with a date before|exclude-newer|exclude newer`)
 
 // noInstaller is the message of install.py without an installer.
 const noInstaller = "the image has neither uv nor pip"
@@ -247,7 +267,7 @@ func (i Installer) refusal(session, output string) string {
 	for _, r := range slices.Backward(requests) {
 		var printed []string
 		for why := range strings.Lines(r.Why) {
-			if why = strings.TrimSpace(why); packages.Printed(output, why) {
+			if why = strings.TrimSpace(why); strings.Contains(output, why) {
 				printed = append(printed, strings.TrimPrefix(why, string(fault.PackageDenied)+": "))
 			}
 		}

@@ -58,8 +58,8 @@ func (d *Deps) listArtifacts() tool {
 		output: mcp.WithOutputSchema[listFields](),
 		definition: mcp.NewTool("list_artifacts",
 			mcp.WithToolTitle("List files"),
-			mcp.WithDescription(fmt.Sprintf("List the code sandbox's files below %s, newest first; at most %d. "+
-				"Hidden ones are left out, and %s/ where others match.", engine.WorkDir, listedArtifacts, content.InputDir)),
+			mcp.WithDescription(fmt.Sprintf("List the code sandbox's files below %s, newest first; at most %d, "+
+				"no hidden ones; %s/ only where no others match.", engine.WorkDir, listedArtifacts, content.InputDir)),
 			mcp.WithString("glob", mcp.Description("Such as *.csv (in any folder) or output/*.{png,svg}.")),
 			mcp.WithString("before", mcp.Description("run_id: before that run.")),
 			sessionParam(), hints(true),

@@ -26,7 +26,7 @@ type sessionMeta struct {
 	// KeptUntil is when the session is removed if nobody uses it.
 	KeptUntil time.Time `json:"kept_until,omitzero"`
 	Pinned    bool      `json:"pinned,omitempty"`
-	// Place is the pod that the session's containers are in, and its node.
+	// Place is where the session's containers are, on an engine of several machines.
 	Place string `json:"place,omitempty"`
 }
 
@@ -61,7 +61,7 @@ func (d *Deps) listSessions() tool {
 		output: mcp.WithOutputSchema[sessionList](),
 		definition: mcp.NewTool("list_sessions",
 			mcp.WithToolTitle("List sessions"),
-			mcp.WithDescription("List the code sandbox's sessions on this machine: state, age, idle time, size, and whether this server has them open."),
+			mcp.WithDescription("List the code sandbox's sessions: state, age, idle time, size, whether open here."),
 			hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {

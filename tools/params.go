@@ -211,22 +211,21 @@ func (p *params) required(name string) string {
 	return p.text(name)
 }
 
-// flag reads a boolean argument; absent is false.
+// flag reads a boolean argument; absent is false. 1 is true.
 func (p *params) flag(name string) bool {
 	value := p.plain(name)
 	b, ok := value.(bool)
-	if !ok && value != nil {
+	if !ok && value != nil && value != 1.0 {
 		p.fail("%s is %s and must be true or false.", name, kind(value))
 	}
-	return b
+	return b || value == 1.0
 }
 
-// flagOr reads a boolean argument with another default than false.
-func (p *params) flagOr(name string, absent bool) bool {
-	if p.plain(name) == nil {
-		return absent
-	}
-	return p.flag(name)
+// flagOn reads a boolean argument whose default is true. 0 is false.
+func (p *params) flagOn(name string) bool {
+	number, err := strconv.ParseFloat(strings.TrimSpace(fmt.Sprint(p.given[name])), 64)
+	isZero := err == nil && number == 0
+	return p.flag(name) || !isZero && p.plain(name) == nil
 }
 
 // seconds reads a duration in seconds; absent is zero, and anything that is not above zero is wrong.

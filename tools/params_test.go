@@ -77,6 +77,18 @@ func TestArgumentsMayComeAsText(t *testing.T) {
 	}
 }
 
+func TestAFlagWithTheDefaultTrue(t *testing.T) {
+	for given, want := range map[any]bool{nil: true, "": true, "None": true, true: true, "True": true, 1.0: true, "1": true, false: false, "false": false, 0.0: false, "0": false, " 0.0": false} {
+		p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"flag": given}}})
+		if got := p.flagOn("flag"); got != want || p.check() != nil {
+			t.Errorf("%#v is %v; %v", given, got, p.check())
+		}
+	}
+	p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"flag": 2.0}}})
+	p.flagOn("flag")
+	must.Code(t, p.check(), fault.InvalidArgument, "flag is the number 2 and must be true or false.")
+}
+
 func TestWhatATextSaysIsLoweredToo(t *testing.T) {
 	p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"timeout_seconds": "90"}}})
 	if p.seconds("timeout_seconds"); !strings.Contains(p.lowered("timeout_seconds", 60), "from 90 to 60") {
@@ -103,16 +115,13 @@ func TestWhatAClientAddsIsIgnoredWithANote(t *testing.T) {
 			_, _ = p.required("code"), p.flag("fresh")
 			return &render.Answer{Content: []mcp.Content{mcp.NewTextContent("done")}}, p.check()
 		}})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.given}})
-		if err != nil || res.IsError {
-			t.Fatalf("%s: %+v, %v", name, res, err)
-		}
+		must.Hold(t, err == nil && !res.IsError, "%s: %+v, %v", name, res, err)
 		got := ""
 		for _, more := range res.Content[1:] {
 			got += more.(mcp.TextContent).Text
 		}
-		if !strings.Contains(got, test.want) || (got == "") != (test.want == "") || len(got) > 600 {
-			t.Errorf("%s: the note is %q", name, got)
-		}
+		should.Hold(t, strings.Contains(got, test.want) && (got == "") == (test.want == "") && len(got) <= 600,
+			"%s: the note is %q", name, got)
 	}
 }
 
@@ -146,9 +155,7 @@ func FuzzArguments(f *testing.F) {
 		for _, value := range []any{text, number, flag, nil, []any{text}, map[string]any{name: number}} {
 			p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{name: value}}})
 			_, seconds, _ := p.text("a"), p.seconds("b"), p.flag("c")
-			if seconds < 0 {
-				t.Errorf("%v seconds from %v", seconds, value)
-			}
+			should.Hold(t, seconds >= 0, "%v seconds from %v", seconds, value)
 			_ = p.check()
 		}
 	})
@@ -178,9 +185,8 @@ func TestTheSessionOfACall(t *testing.T) {
 		if err != nil {
 			code = string(fault.From(err).Code)
 		}
-		if got != test.want || p.other != test.note || code != test.wrong {
-			t.Errorf("%q: got %q, %q, %q", test.given, got, p.other, code)
-		}
+		should.Hold(t, got == test.want && p.other == test.note && code == test.wrong,
+			"%q: got %q, %q, %q", test.given, got, p.other, code)
 	}
 }
 
@@ -189,8 +195,7 @@ func TestTextThatIsTooLongToBeDecoded(t *testing.T) {
 		raw := `{"` + name + `":"` + strings.Repeat("x", maxText+1) + `"}`
 		p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{RawArguments: []byte(raw)}})
 		p.required(name)
-		if f := fault.From(p.check()); f.Code != code || !strings.Contains(f.Message, "4194307 bytes") {
-			t.Errorf("%s: %v", name, f)
-		}
+		f := fault.From(p.check())
+		should.Hold(t, f.Code == code && strings.Contains(f.Message, "4194307 bytes"), "%s: %v", name, f)
 	}
 }

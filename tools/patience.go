@@ -49,15 +49,7 @@ type unanswered struct {
 // over reports whether there is nothing to wait for any more.
 func (u *unanswered) over() bool {
 	run := u.run.Value()
-	if run == nil {
-		return true
-	}
-	select {
-	case <-run.Done():
-		return true
-	default:
-		return false
-	}
+	return run == nil || run.Over()
 }
 
 // callKey identifies equal calls. The zero value belongs to no call.
@@ -71,7 +63,27 @@ func keyOf(o sandbox.RunOptions, given map[string]any) callKey {
 	return sha256.Sum256(text)
 }
 
-func patienceOf(ctx context.Context) *patience { return rpc.Kept[patience](ctx) }
+// known is what is known of a client.
+type known struct {
+	patience patience
+	lanes    lanes
+}
+
+// patienceOf returns how ctx's client waits; nil: it is no client's, or one that polls.
+func patienceOf(ctx context.Context) *patience {
+	if k := rpc.Kept[known](ctx); k != nil && taskOf(ctx) == nil {
+		return &k.patience
+	}
+	return nil
+}
+
+// lanesOf returns the order of the calls of ctx's client; nil: there is none.
+func lanesOf(ctx context.Context) *lanes {
+	if k := rpc.Kept[known](ctx); k != nil && rpc.InOrder(ctx) {
+		return &k.lanes
+	}
+	return nil
+}
 
 // waitLimit returns how long a client waits; zero: not known.
 func waitLimit(ctx context.Context) time.Duration {
@@ -86,10 +98,9 @@ func waitLimit(ctx context.Context) time.Duration {
 	return limit
 }
 
-// givenUp reports whether a call's context ends without its client's answer though its run goes on, and how long the client waited if that
-// is its limit.
-func givenUp(ctx context.Context) (goesOn bool, limit time.Duration) {
-	cause := context.Cause(ctx)
+// givenUp reports whether a call that ends by this cause has no answer though its run goes on, and how long the client waited if that is
+// its limit.
+func givenUp(cause error) (goesOn bool, limit time.Duration) {
 	var gaveUp *rpc.GaveUpError
 	if errors.As(cause, &gaveUp) {
 		return true, gaveUp.After
@@ -97,18 +108,41 @@ func givenUp(ctx context.Context) (goesOn bool, limit time.Duration) {
 	return !slices.ContainsFunc([]error{rpc.ErrCancelledByClient, rpc.ErrShutdown, context.Canceled}, func(why error) bool { return errors.Is(cause, why) }), 0
 }
 
-// end ends the wait of a call for a run with the call's context: a cancel interrupts the run that is the call's own.
-func end(ctx context.Context, run *sandbox.Run, own bool) {
-	if goesOn, limit := givenUp(ctx); goesOn {
-		patienceOf(ctx).leave(run, limit)
-	} else if own && errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
-		patienceOf(ctx).answered(run, sandbox.Cancelled) // the same call again is another one
+// answers notes what becomes of an answer with a run's result, or with the word that it goes on.
+func (p *patience) answers(ctx context.Context, run *sandbox.Run, status sandbox.Status, own bool) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	if u := p.of(run); u != nil {
+		u.lost = false // no note tells what the answer does
+	}
+	p.mu.Unlock()
+	rpc.OnAnswered(ctx, func(lost error) {
+		if lost == nil {
+			p.answered(run, status)
+		} else {
+			p.missed(run, own, lost)
+		}
+	})
+}
+
+// missed notes that a client does not get the answer to a call about a run, by this cause. A cancel interrupts the run that is the call's
+// own.
+func (p *patience) missed(run *sandbox.Run, own bool, cause error) {
+	goesOn, limit := givenUp(cause)
+	over := run.Over()
+	switch {
+	case goesOn || over && errors.Is(cause, rpc.ErrCancelledByClient):
+		p.leave(run, limit, goesOn)
+	case own && errors.Is(cause, rpc.ErrCancelledByClient):
+		p.answered(run, sandbox.Cancelled) // the same call again is another one
 		run.Interrupt()
 	}
 }
 
-// leave notes that a client does not wait for a run any more.
-func (p *patience) leave(run *sandbox.Run, limit time.Duration) {
+// leave notes that a client does not wait for a run any more. joined: the same call again waits for the run.
+func (p *patience) leave(run *sandbox.Run, limit time.Duration, joined bool) {
 	if p == nil {
 		return
 	}
@@ -121,7 +155,9 @@ func (p *patience) leave(run *sandbox.Run, limit time.Duration) {
 	if u == nil {
 		u = p.add(run, callKey{}, time.Time{})
 	}
-	u.lost, u.told = true, false
+	if u.lost, u.told = true, false; !joined {
+		u.call = callKey{}
+	}
 }
 
 // of returns the record of a run. p.mu is held.
@@ -200,8 +236,8 @@ func (p *patience) shorten(limit time.Duration) {
 	}
 }
 
-// notes tells the client of runs that it did not wait for.
-func (p *patience) notes() string {
+// notes tells the client of runs that it did not wait for, until it has an answer with that.
+func (p *patience) notes(ctx context.Context) string {
 	if p == nil {
 		return ""
 	}
@@ -213,7 +249,13 @@ func (p *patience) notes() string {
 		if !u.lost || u.told || run == nil {
 			continue
 		}
-		u.told = true
+		rpc.OnAnswered(ctx, func(lost error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if u.lost {
+				u.told = lost == nil
+			}
+		})
 		what := "goes on; wait_for_run waits for it, or cancels it"
 		if u.over() {
 			what = "has ended; wait_for_run gives its result"

@@ -99,9 +99,8 @@ func TestAQueryOfCodeIsCheckedLikeOneOfTheTool(t *testing.T) {
 		`{"query":"wide"}`:                 "The result has 2,001 columns, and 2,000 are the most.",
 		`{"query":"quick","max_rows":1.5}`: "The max_rows of the query cannot be a number 1.5.",
 	} {
-		if end := sends(t.Context(), h, caller.Caller{Session: "s"}, body); end.Error == nil || end.Error.Message != want {
-			t.Errorf("%s: %+v", body, end.Error)
-		}
+		end := sends(t.Context(), h, caller.Caller{Session: "s"}, body)
+		should.Hold(t, end.Error != nil && end.Error.Message == want, "%s: %+v", body, end.Error)
 	}
 }
 
@@ -126,9 +125,8 @@ func TestQueriesOfASessionShareItsMemory(t *testing.T) {
 func TestTheLogHasNoLongNameOfAConnection(t *testing.T) {
 	log := &netlog.Log{}
 	sends(t.Context(), (&sleeping{}).queries(log), caller.Caller{Session: "s"}, `{"query":"none","connection":"`+strings.Repeat("x", 100_000)+`"}`)
-	if newest, _ := log.Of("s"); len(newest) != 1 || newest[0].Allowed || len(newest[0].Host) > 210 {
-		t.Errorf("got %.1000v", newest)
-	}
+	newest, _ := log.Of("s")
+	should.Hold(t, len(newest) == 1 && !newest[0].Allowed && len(newest[0].Host) <= 210, "got %.1000v", newest)
 }
 
 func TestCodeOfOneSessionLeavesStatementsToOthers(t *testing.T) {
@@ -140,9 +138,8 @@ func TestCodeOfOneSessionLeavesStatementsToOthers(t *testing.T) {
 			go sends(ctx, h, caller.Caller{Session: "busy"}, `{"query":"sleep"}`)
 		}
 		synctest.Wait()
-		if n := len(d.began); n >= sql.PoolSize-1 {
-			t.Errorf("one session has %d statements", n)
-		}
+		n := len(d.began)
+		should.Hold(t, n < sql.PoolSize-1, "one session has %d statements", n)
 		for len(d.began) > 0 {
 			<-d.began
 		}
@@ -177,8 +174,7 @@ func TestAQueryWhoseAnswerIsNotReadLeavesItsTurn(t *testing.T) {
 			must.OK(t, should.ErrOf(fmt.Fprintf(client, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", broker.SQL, len(body), body)))
 		}
 		time.Sleep(time.Hour)
-		if _, total := log.Of("s"); total != sql.PoolSize {
-			t.Errorf("%d queries have ended", total)
-		}
+		_, total := log.Of("s")
+		should.Hold(t, total == sql.PoolSize, "%d queries have ended", total)
 	})
 }

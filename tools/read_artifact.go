@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"path"
 	"strings"
 	"time"
@@ -63,13 +64,12 @@ func (f readFields) Meta() any {
 func (d *Deps) readArtifact() tool {
 	options := []mcp.ToolOption{
 		mcp.WithToolTitle("Read a file"),
-		mcp.WithDescription("Return a file of the code sandbox: text as text, an image or audio as such, others attached when small. " +
-			"Long text comes in parts."),
+		mcp.WithDescription("Return a file of the code sandbox: text (of documents too, in parts), first rows of data, images, audio; others attached when small."),
 		mcp.WithString("path", mcp.Required(), mcp.Description("Such as a.csv, or a.csv@run_id: before that run.")),
 		mcp.WithNumber("offset"),
 		mcp.WithNumber("limit"),
-		mcp.WithString("as", mcp.Enum(asForms...), mcp.Description("text: of an office document, PDF or notebook; an archive's list. image, pdf: an HTML page, drawn. In Python as_.")),
-		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; lines for text, else bytes.")),
+		mcp.WithString("as", mcp.Enum(asForms...), mcp.Description("text: a notebook's cells; an archive's list. image, pdf: an HTML page, drawn. In Python as_.")),
+		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset, limit. bytes: a document in base64.")),
 	}
 	if d.HostDirs.Any() {
 		options = append(options,
@@ -206,16 +206,34 @@ func (r reading) read(ctx context.Context) (*render.Answer, error) {
 		return nil, fault.New(fault.InvalidArgument, "Leave as out, or bring the file back with restore_session.", "%q can be had only as it is, not as text.", text.Shorten(r.path, 120))
 	case isText:
 		return r.readDocument(ctx, fields)
+	case r.as == "auto" && r.unit != "bytes" && head.file.Before == "" && len(head.data) > 0 && content.IsDocument(kind.MIME):
+		a, err := r.readDocument(ctx, fields)
+		var f *fault.Error
+		if err == nil || errors.As(err, &f) && f.Code == fault.InvalidContent { // a locked or broken file is of no use to a model
+			return a.Noting(documentHint), err
+		}
+		asIs, failed := r.readAsIs(ctx, fields, kind, head.data)
+		if failed != nil {
+			return nil, err
+		}
+		return asIs.Noting(fmt.Sprintf("[not as text: %v]", err)), nil
+	}
+	return r.readAsIs(ctx, fields, kind, head.data)
+}
+
+// readAsIs returns the file itself, or a page of it as it is drawn.
+func (r reading) readAsIs(ctx context.Context, fields readFields, kind content.Detected, head []byte) (*render.Answer, error) {
+	switch {
 	case r.as == filewire.Document || r.as == filewire.Picture && kind.Image == "":
 		return r.readDrawn(ctx, fields)
 	case kind.Image != "" && !r.part():
-		a, err := r.readImage(ctx, fields, kind.Image, head.data)
+		a, err := r.readImage(ctx, fields, kind.Image)
 		if !errors.Is(err, content.ErrBadImage) {
 			return a, err
 		}
 	case strings.HasPrefix(kind.MIME, "audio/") && !r.part():
 		return r.readAudio(ctx, fields)
-	case content.IsWide(head.data):
+	case content.IsWide(head):
 		return r.readWide(ctx, fields)
 	case kind.IsText && r.unit != "bytes":
 		return r.readLines(ctx, fields)
@@ -227,20 +245,19 @@ func (r reading) read(ctx context.Context) (*render.Answer, error) {
 	return r.readBinary(ctx, fields)
 }
 
-func (r reading) readImage(ctx context.Context, fields readFields, mime string, head []byte) (*render.Answer, error) {
-	if fields.SizeBytes > content.MaxImageSource {
-		return nil, tooLarge(fields, content.MaxImageSource, "Make a smaller image with code")
+func (r reading) readImage(ctx context.Context, fields readFields, mime string) (*render.Answer, error) {
+	var whole piece
+	var fitted content.Image
+	err := content.ErrTooManyPixels
+	if fields.SizeBytes <= content.MaxImageSource {
+		if whole, err = r.fetchInto(ctx, sandbox.ReadOptions{Limit: -1}, content.MaxImageSource, 1); err != nil {
+			return nil, err
+		}
+		fitted, err = r.d.renderer().FitImage(ctx, mime, whole.data)
 	}
-	release, err := room.Take(ctx, fields.SizeBytes+content.PixelBytes(head))
-	if err != nil {
-		return nil, err
+	if content.IsTooLarge(err) && whole.file.Before == "" {
+		fitted, err = r.fitShrunk(ctx, fields, mime)
 	}
-	defer release()
-	whole, err := r.fetchInto(ctx, sandbox.ReadOptions{Limit: -1}, content.MaxImageSource, 0)
-	if err != nil {
-		return nil, err
-	}
-	fitted, err := r.d.renderer().FitImage(ctx, mime, whole.data)
 	if content.IsTooLarge(err) {
 		return nil, fields.linked(fault.New(fault.ArtifactTooLarge, "Make a smaller image with code and read that; or pass save_to, where a folder for that is allowed.",
 			"%q (%s) cannot be shown: %v.", text.Shorten(fields.Path, 120), fields.MIMEType, err)).With("size_bytes", fields.SizeBytes)
@@ -257,6 +274,23 @@ func (r reading) readImage(ctx context.Context, fields readFields, mime string, 
 		note = ", scaled down or turned upright to be shown"
 	}
 	return fileAnswer(fields, note, "", mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.Data), fitted.MIME)), nil
+}
+
+// fitShrunk is FitImage for an image that a program in the session has made smaller.
+func (r reading) fitShrunk(ctx context.Context, fields readFields, mime string) (fitted content.Image, err error) {
+	most := base64.StdEncoding.EncodedLen(content.MaxImageBytes)
+	if _, err := room.Take(ctx, int64(2*most)); err != nil {
+		return fitted, err
+	}
+	picture, err := r.d.Manager.ReadDocument(ctx, r.session, sandbox.File{Path: fields.Path, SizeBytes: fields.SizeBytes}, mime, most)
+	if err != nil {
+		return fitted, err
+	}
+	data, err := base64.StdEncoding.DecodeString(picture.Text)
+	if err != nil {
+		return fitted, content.ErrBadImage
+	}
+	return r.d.renderer().FitImage(ctx, http.DetectContentType(data), data)
 }
 
 // readDrawn returns a page as the browser in the session draws it.
@@ -279,11 +313,6 @@ func (r reading) readDrawn(ctx context.Context, fields readFields) (*render.Answ
 		blob := mcp.BlobResourceContents{URI: artifactLink(drawn.session, fields.Path) + "#pdf", MIMEType: fields.MIMEType, Blob: masked}
 		return fileAnswer(fields, ", drawn and attached"+note, "", mcp.NewEmbeddedResource(blob)), nil
 	}
-	release, err := room.Take(ctx, content.PixelBytes(drawn.data))
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	fitted, err := r.d.renderer().FitImage(ctx, "image/png", drawn.data)
 	if err != nil {
 		return nil, err
@@ -305,8 +334,10 @@ func (r reading) readAudio(ctx context.Context, fields readFields) (*render.Answ
 	return fileAnswer(fields, "", "", mcp.NewAudioContent(base64.StdEncoding.EncodeToString(r.d.Secrets.MaskBytes(whole.data)), fields.MIMEType)), nil
 }
 
-const attachedHint = "[pass as: text for what is written in a document or is in an archive, unit: bytes for base64, " +
-	"or save_to to put it on the user's machine, where a folder for that is allowed]"
+const (
+	attachedHint = "[pass as: text for what is in an archive, unit: bytes for base64, or save_to to put it on the user's machine, where a folder for that is allowed]"
+	documentHint = "[the file itself: unit: bytes for base64, or save_to, where a folder for that is allowed]"
+)
 
 // readWhole attaches a file that is small: clients keep such a resource, or open it, and a program takes it from there.
 func (r reading) readWhole(ctx context.Context, fields readFields) (*render.Answer, error) {

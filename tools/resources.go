@@ -82,7 +82,6 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 		mcp.NewResourceTemplate(artifactURI+"{session_id}/{+path}", "File of a session",
 			mcp.WithTemplateDescription("A file by its path below "+engine.WorkDir+", percent-encoded where a URI needs it.")),
 		server.ResourceTemplateHandlerFunc(r.artifact))
-	r.registerSkills()
 	d.Manager.Watch(r.update)
 }
 

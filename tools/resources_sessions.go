@@ -65,8 +65,6 @@ type resources struct {
 
 	mu     sync.Mutex
 	listed map[string]bool // by URI
-
-	skills map[string]bool // by URI; updateSkills alone uses it
 }
 
 // update adds new sessions and removes closed ones. mcp-go notifies the client.

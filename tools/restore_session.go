@@ -5,6 +5,7 @@ package tools
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -37,9 +38,9 @@ type restoredSession struct {
 // restoreSession returns the tool restore_session.
 func (d *Deps) restoreSession() tool {
 	definition := mcp.NewTool("restore_session",
-		mcp.WithDescription("Undo runs: files and variables as before run_id or in its copy."),
+		mcp.WithDescription("Undo the last change, the last steps, or from run_id on."),
 		mcp.WithToolTitle("Undo"),
-		mcp.WithString("run_id", mcp.Required()),
+		mcp.WithString("run_id"), mcp.WithNumber("steps"),
 		mcp.WithBoolean("files", mcp.Description("Default true.")), mcp.WithBoolean("variables", mcp.Description("Default true.")),
 		sessionParam(),
 		hints(false),
@@ -48,12 +49,22 @@ func (d *Deps) restoreSession() tool {
 	return tool{
 		output: mcp.WithOutputSchema[restoredSession](), definition: definition, ordered: true,
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
-			run, session := p.required("run_id"), p.text("session_id")
-			parts := sandbox.Parts{Variables: p.flagOr("variables", true), Files: p.flagOr("files", true)}
+			to := sandbox.WayBack{RunID: p.text("run_id"), SessionID: p.text("session_id"), Own: p.own.id}
+			if to.RunID == "" {
+				to.SessionID = p.session()
+			}
+			to.Parts = sandbox.Parts{Variables: p.flagOn("variables"), Files: p.flagOn("files")}
+			if steps := p.integer("steps"); steps != nil {
+				to.Steps = int(min(*steps, math.MaxInt32))
+			}
+			if to.RunID != "" && to.Steps > 1 {
+				p.fail("run_id and steps name two ways back.")
+			}
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-			r, err := d.Manager.Restore(ctx, session, run, parts, func() { rpc.Settled(ctx) })
+			rpc.Settled(ctx) // for other sessions: this one may be another server's
+			r, err := d.Manager.Restore(ctx, to, func() { settled(ctx) })
 			if err != nil {
 				return nil, err
 			}
@@ -95,7 +106,7 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 	})
 }
 
-// headOf says what is as it was, and what stays.
+// headOf describes the restored and the unchanged parts.
 func headOf(r *sandbox.Restoration) string {
 	var what []string
 	if r.Parts.Variables {

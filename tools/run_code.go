@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -136,9 +137,13 @@ func (d *Deps) runCode(language kernel.LanguageInfo) tool {
 	if d.Packages != nil && language.Installs != "" {
 		dependencies = mcp.WithArray("dependencies", nullable, mcp.WithStringItems(), mcp.Description("To install first."))
 	}
+	uses := []clientheader.Use{clientheader.Runs, clientheader.Sessions, clientheader.Stores}
+	if !d.exists("exec_sql") { // a note on a database has no other place
+		uses = append(uses, clientheader.Queries)
+	}
 	return tool{
 		output:  mcp.WithOutputSchema[render.RunFields](),
-		ordered: true, runs: true, uses: []clientheader.Use{clientheader.Runs, clientheader.Sessions, clientheader.Stores},
+		ordered: true, runs: true, long: true, uses: uses,
 		definition: mcp.NewTool(language.Tool(),
 			mcp.WithToolTitle("Run "+language.Title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
@@ -172,8 +177,10 @@ func (d *Deps) runCode(language kernel.LanguageInfo) tool {
 			if err != nil {
 				return nil, err
 			}
+			began, wait := time.Now(), d.wait(ctx)
 			if missing = append(missing, needs...); len(missing) > 0 {
-				res, err := d.installed(ctx, options, missing, func() {}) // the run behind it takes the place in the order
+				rpc.Settled(ctx) // for other sessions: the run behind it takes the place in the order of this one
+				res, err := d.installed(ctx, options, missing, wait, func() {})
 				if err != nil {
 					return nil, err
 				}
@@ -182,12 +189,12 @@ func (d *Deps) runCode(language kernel.LanguageInfo) tool {
 				}
 			}
 			run, repeats, err := patienceOf(ctx).run(ctx, options, p.given, d.Manager.Run)
-			rpc.Settled(ctx)
+			settled(ctx)
 			if err != nil {
 				return nil, err
 			}
 			d.Store.deliverRun(ctx, d.Manager, run)
-			a, err := d.answer(ctx, run, d.wait(ctx), true)
+			a, err := d.answer(ctx, run, max(0, wait-time.Since(began)), true)
 			if repeats {
 				a.Noting("Note: this is the run of the same call before, which had no answer yet: the code was not run twice.")
 			}

@@ -55,6 +55,7 @@ func totals(q sandbox.Quota, callsPerMinute int) *totalFields {
 
 type mountFields struct {
 	Path     string `json:"path"`
+	Folder   string `json:"folder,omitempty"` // of the user's machine, for the owner there
 	Writable bool   `json:"writable"`
 }
 
@@ -93,8 +94,8 @@ func (d *Deps) sessionInfo() tool {
 		output: mcp.WithOutputSchema[infoFields](),
 		definition: mcp.NewTool("session_info",
 			mcp.WithToolTitle("Session info"),
-			mcp.WithDescription("Describe a session of the code sandbox: folders, kernels and what they run, limits, age, idle time."),
-			sessionParam(), mcp.WithBoolean("packages", mcp.Description("List packages, too.")), hints(true),
+			mcp.WithDescription("A session of the code sandbox: folders, kernels and what they run, limits, age."),
+			sessionParam(), mcp.WithBoolean("packages", mcp.Description("List packages.")), hints(true),
 		),
 		uses: clientheader.AllUses,
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
@@ -154,7 +155,11 @@ func (f infoFields) with(all map[sandbox.Language]map[string]string, installed m
 func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFields {
 	var mounts []mountFields
 	for _, m := range d.Manager.Config().Mounts {
-		mounts = append(mounts, mountFields{engine.MountsDir + "/" + m.Name, m.Writable})
+		f := mountFields{Path: engine.MountsDir + "/" + m.Name, Writable: m.Writable}
+		if d.Local {
+			f.Folder = m.Folder
+		}
+		mounts = append(mounts, f)
 	}
 	skills, leftOut, more := skillsOf(d.Skills)
 	return infoFields{

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -20,14 +19,15 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/app"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 // Instructions describe the whole server, which runs these languages, to a client. network describes the egress of code; empty: none.
-func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig, network string) string {
+// mounts are the folders of the user's machine, if the client is there.
+func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig, network string, mounts []engine.Mount) string {
 	names := make([]string, 0, len(kernels))
 	for _, l := range kernel.Languages {
 		if _, on := kernels[l.Language]; on {
@@ -41,14 +41,14 @@ func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig, network str
 	if network == "" {
 		where += ", no network"
 	}
-	return "Runs " + text.Series(names, "and") + where + instructions
+	return "Runs " + text.Series(names, "and") + where + instructions + mountsFor(mounts)
 }
 
 // instructions fit the length to which some clients cut them, with all languages before them.
 const instructions = `. ` +
-	`Variables and files under /mnt/data stay between calls. ` +
-	`Save files to show in output/; figures come back as images. ` +
-	`Leave session_id out unless sessions must be apart.`
+	`Variables and files in /mnt/data stay between calls. ` +
+	`Save files to show in output/; figures return as images. ` +
+	`Leave session_id out unless work must outlive the client.`
 
 // Keys of the fields that travel beside an answer's text.
 const (
@@ -77,18 +77,16 @@ func (d *Deps) list() []tool {
 
 // Register puts the tools and resources that exist under these settings into s.
 func Register(s *server.MCPServer, d *Deps) {
+	d.tasks = &tasks{after: taskAfter, life: d.Manager.Config().MaxRunTimeout + taskLife}
+	declareTasks(s)
 	for _, t := range d.list() {
 		if d.StructuredContent {
 			t.output(&t.definition)
 		}
-		s.AddTool(t.definition, d.wrap(t))
+		s.AddTool(t.definition, d.tasked(t, d.wrap(t)))
 	}
 	d.registerResources(s)
-	app.Register(s, shown...)
 }
-
-// shown are the tools with answers that may hold tables or figures.
-var shown = append(strings.Fields(kernel.JoinLanguages(" ", kernel.LanguageInfo.Tool)), "wait_for_run", "read_artifact", "exec_sql")
 
 // wrap makes an MCP handler of a tool: it reads the arguments and turns the tool's outcome into a result. It returns no error to mcp-go but
 // the context's own, because clients show no other text.
@@ -112,11 +110,14 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 				res, err, code = errorResult(ctx, d.Secrets, f), nil, string(f.Code)
 			}
 		}()
+		ctx, end := d.inOrder(ctx, t, p)
+		defer end()
 		if !t.ordered {
-			rpc.Settled(ctx)
+			settled(ctx)
 		}
 		var a *render.Answer
 		switch err = d.CountCall(); {
+		case ctx.Err() != nil: // while it waited
 		case err != nil:
 			p.given = nil // nobody has read it
 		case request.Params.RequestState != "":
@@ -147,7 +148,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			code = string(a.Fault.Code)
 		}
 		d.tellSession(a, p)
-		return d.result(ctx, d.renderer().Finish(ctx, a).Noting(p.other).Noting(p.ignored()).Noting(patienceOf(ctx).notes()).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
+		return d.result(ctx, d.renderer().Finish(ctx, a).Noting(p.other).Noting(p.ignored()).Noting(patienceOf(ctx).notes(ctx)).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
 	}
 }
 
@@ -183,15 +184,7 @@ func sessionOf(m *sandbox.Manager, own ownSession, given map[string]any) string 
 	if named, _ := given["session_id"].(string); named != "" {
 		return named
 	}
-	if own.namedBy != "" {
-		return own.id
-	}
-	for _, known := range m.Known() {
-		if own.has(known) {
-			return known.ID
-		}
-	}
-	return ""
+	return m.Named(own.id)
 }
 
 // forCaller returns the Deps of a call, which mask its client's secrets as well.
@@ -217,7 +210,7 @@ func (d *Deps) result(ctx context.Context, a *render.Answer) *mcp.CallToolResult
 	if a.Fault != nil {
 		meta[errorKey] = d.Secrets.MaskJSON(render.FaultFields(ctx, a.Fault))
 	}
-	if len(meta) > 0 {
+	if len(meta) > 0 && render.TakesMeta(ctx) {
 		res.Meta = mcp.NewMetaFromMap(meta)
 	}
 	return res

@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -25,17 +26,18 @@ import (
 )
 
 func wrapDeps(t *testing.T) *Deps {
-	m := sandbox.NewManager(sandbox.Config{})
+	m := sandbox.NewManager(sandbox.DefaultConfig())
 	t.Cleanup(func() { m.Close(context.Background()) })
 	return &Deps{Manager: m, Logger: slog.New(slog.DiscardHandler), Secrets: secrets.New(map[string]string{"KEY": "hunter22"})}
 }
 
 func TestNamesAreThoseOfTheTools(t *testing.T) {
-	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
+	config, kernels := sandbox.DefaultConfig(), make(map[sandbox.Language]sandbox.KernelConfig)
+	config.Kernels = kernels
 	for _, l := range kernel.Languages {
 		kernels[l.Language] = sandbox.KernelConfig{}
 	}
-	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour, Kernels: kernels})
+	m := sandbox.NewManager(config)
 	defer m.Close(t.Context())
 	connections := sql.NewConnections([]sql.Source{{Name: "main", Dialect: sql.PostgreSQL}}, nil)
 	d := &Deps{Manager: m, SoftWait: time.Second, Databases: &Databases{Connections: connections}, Packages: &Packages{}}
@@ -43,13 +45,11 @@ func TestNamesAreThoseOfTheTools(t *testing.T) {
 	for _, tool := range d.list() {
 		names = append(names, tool.definition.Name)
 	}
-	if got, want := strings.Join(names, " "), strings.Join(Names, " "); got != want {
-		t.Errorf("tools are %s, Names says %s", got, want)
-	}
+	should.Equal(t, strings.Join(names, " "), strings.Join(Names, " "), "tools")
 }
 
 func TestDescriptionsPromiseWhatIsKnownOfTheImage(t *testing.T) {
-	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour})
+	m := sandbox.NewManager(sandbox.DefaultConfig())
 	defer m.Close(t.Context())
 	promises := []string{"IPython works (magics", "numpy, pandas", "Run JavaScript or TypeScript (Node.js)", "lodash, mathjs"}
 	for _, standard := range []bool{true, false} {
@@ -59,15 +59,13 @@ func TestDescriptionsPromiseWhatIsKnownOfTheImage(t *testing.T) {
 		}
 		told := d.runCode(sandbox.Python.Info()).definition.Description + d.runCode(sandbox.JavaScript.Info()).definition.Description
 		for _, promise := range promises {
-			if strings.Contains(told, promise) != standard {
-				t.Errorf("of our own images (%v) it is said: %s", standard, told)
-			}
+			should.Hold(t, strings.Contains(told, promise) == standard, "of our own images (%v) it is said: %s", standard, told)
 		}
 	}
 }
 
 func TestDescriptionsNameTheServersOfTools(t *testing.T) {
-	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour})
+	m := sandbox.NewManager(sandbox.DefaultConfig())
 	defer m.Close(t.Context())
 	for _, test := range []struct {
 		names []string
@@ -81,9 +79,8 @@ func TestDescriptionsNameTheServersOfTools(t *testing.T) {
 		d := &Deps{Manager: m, SoftWait: time.Second, ToolServers: test.names}
 		told := d.runCode(sandbox.Python.Info()).definition.Description
 		_, found, is := strings.Cut(told, "Tools of ")
-		if got := strings.TrimSpace("Tools of " + found); is != (test.want != "") || is && got != test.want {
-			t.Errorf("got %q, want %q", got, test.want)
-		}
+		got := strings.TrimSpace("Tools of " + found)
+		should.Hold(t, is == (test.want != "") && (!is || got == test.want), "got %q, want %q", got, test.want)
 	}
 }
 
@@ -103,18 +100,14 @@ func TestTheWrapperTurnsEveryEndIntoAResult(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			res, err := wrapDeps(t).wrap(tool{handle: test.handle})(t.Context(), mcp.CallToolRequest{})
-			if err != nil || !res.IsError {
-				t.Fatalf("got %+v, %v", res, err)
-			}
+			must.Hold(t, err == nil && res.IsError, "got %+v, %v", res, err)
 			text := res.Content[0].(mcp.TextContent).Text
 			wire, _ := json.Marshal(res)
 			if !strings.HasPrefix(text, test.want) || strings.Contains(string(wire), "/home/me") || strings.Contains(string(wire), "hunter22") {
 				t.Errorf("got %s", wire)
 			}
 			fields, ok := res.Meta.AdditionalFields[errorKey].(map[string]any)
-			if !ok || fields["code"] == "" || fields["hint"] == "" {
-				t.Errorf("fields are %v", res.Meta.AdditionalFields)
-			}
+			should.Hold(t, ok && fields["code"] != "" && fields["hint"] != "", "fields are %v", res.Meta.AdditionalFields)
 		})
 	}
 }
@@ -153,9 +146,7 @@ func TestCallsAreToldOf(t *testing.T) {
 				}
 			}
 			_, _ = d.wrap(tool{handle: handle})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Name: "a_tool"}})
-			if len(got) != 1 || got[0] != "a_tool "+want {
-				t.Errorf("got %v", got)
-			}
+			should.Hold(t, len(got) == 1 && got[0] == "a_tool "+want, "got %v", got)
 		})
 	}
 }
@@ -177,7 +168,7 @@ func TestCallsHaveALimit(t *testing.T) {
 		call := func(method, params string) string {
 			return string(web.Encode(m.HandleMessage(t.Context(), []byte(`{"jsonrpc": "2.0", "id": 1, "method": "`+method+`", "params": `+params+`}`))))
 		}
-		const refused = "There may be 2 calls in a minute, and there were."
+		const refused = "Limit of 2 calls a minute reached."
 		for i, step := range []struct {
 			method, params string
 			passes         time.Duration
@@ -192,9 +183,8 @@ func TestCallsHaveALimit(t *testing.T) {
 			{"resources/read", `{"uri": "c:d"}`, 0, true},
 		} {
 			time.Sleep(step.passes)
-			if got := call(step.method, step.params); strings.Contains(got, refused) != step.refused {
-				t.Errorf("call %d: %s", i, got)
-			}
+			got := call(step.method, step.params)
+			should.Hold(t, strings.Contains(got, refused) == step.refused, "call %d: %s", i, got)
 		}
 		if got := call("tools/call", `{"name": "a_tool"}`); !strings.Contains(got, "Try again in 30 s. One call that does more takes the place of many.") || !strings.Contains(got, `"retry_after_seconds":30`) {
 			t.Error(got)

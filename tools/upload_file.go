@@ -44,7 +44,7 @@ func (d *Deps) uploadFile() tool {
 		mcp.WithString("content_base64"),
 	}
 	if d.Fetch != nil {
-		options = append(options, mcp.WithString("url", mcp.Description("Public address to fetch.")))
+		options = append(options, mcp.WithString("url", mcp.Description("Public address, fetched by the server.")))
 	}
 	if d.HostDirs.Any() {
 		options = append(options, mcp.WithString("host_path", mcp.Description("File of the user's machine, in a folder that the user has allowed.")))
@@ -53,20 +53,13 @@ func (d *Deps) uploadFile() tool {
 		mcp.WithBoolean("overwrite", mcp.Description("Replace a file of that name.")),
 		sessionParam(), hints(false))...)
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(d.Fetch != nil)
-	return tool{output: mcp.WithOutputSchema[uploadFields](), definition: definition, handle: d.handleUpload, uses: []clientheader.Use{clientheader.Downloads, clientheader.Sessions}}
+	return tool{output: mcp.WithOutputSchema[uploadFields](), definition: definition, handle: d.handleUpload, long: true, uses: []clientheader.Use{clientheader.Downloads, clientheader.Sessions}}
 }
 
 func (d *Deps) describeUpload() string {
-	text := fmt.Sprintf("Put a file into the code sandbox, below %s/%s, and return its path. Give the content in one way",
+	text := fmt.Sprintf("Put a file into the code sandbox, below %s/%s. Give the content in one way",
 		engine.WorkDir, content.InputDir)
-	var larger []string
-	if d.Fetch != nil {
-		text += "; the server itself fetches a url"
-		larger = append(larger, "url")
-	}
-	if d.HostDirs.Any() {
-		larger = append(larger, "host_path")
-	}
+	larger := d.contentNames()[2:]
 	text += ". At most " + humanize.Bytes(uint64(d.UploadBytes))
 	if len(larger) > 0 {
 		text += fmt.Sprintf(", or %s from a %s", humanize.Bytes(uint64(d.DownloadBytes)), strings.Join(larger, " or "))
@@ -86,7 +79,7 @@ func (d *Deps) handleUpload(ctx context.Context, p *params) (*render.Answer, err
 	if len(given.given) == 0 && d.Links != nil {
 		return uploadLink(d.Links, upload.SessionID, filename, upload.Overwrite)
 	}
-	if err := given.one(); err != nil {
+	if err := given.one(d.contentNames()); err != nil {
 		return nil, err
 	}
 	if _, err := content.InputPath(filename, "name"); err != nil { // before anything is fetched
@@ -139,7 +132,7 @@ type uploadContent struct {
 
 func readContent(p *params) uploadContent {
 	c := uploadContent{text: p.long("text"), base64: p.long("content_base64"), url: p.text("url"), hostPath: p.text("host_path")}
-	for _, name := range contentNames {
+	for _, name := range []string{"text", "content_base64", "url", "host_path"} {
 		if p.given[name] != nil && p.given[name] != "" {
 			c.given = append(c.given, name)
 		}
@@ -150,13 +143,23 @@ func readContent(p *params) uploadContent {
 	return c
 }
 
-var contentNames = []string{"text", "content_base64", "url", "host_path"}
+// contentNames are the arguments that the tool has for the content.
+func (d *Deps) contentNames() []string {
+	names := []string{"text", "content_base64"}
+	if d.Fetch != nil {
+		names = append(names, "url")
+	}
+	if d.HostDirs.Any() {
+		names = append(names, "host_path")
+	}
+	return names
+}
 
-func (c *uploadContent) one() error {
+func (c *uploadContent) one(names []string) error {
 	if len(c.given) == 1 {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, "Pass exactly one of "+list(contentNames)+".",
+	return fault.New(fault.InvalidArgument, "Pass exactly one of "+list(names)+".",
 		"The content must be given in exactly one way; this call has %s.", list(c.given))
 }
 

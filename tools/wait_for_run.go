@@ -12,14 +12,15 @@ import (
 // waitForRun returns the tool wait_for_run.
 func (d *Deps) waitForRun() tool {
 	return tool{
+		long:   true,
 		output: mcp.WithOutputSchema[render.RunFields](),
 		definition: mcp.NewTool("wait_for_run",
 			mcp.WithToolTitle("Wait for a run"),
-			mcp.WithDescription("Wait for a run that goes on, and return its result, or the output so far; or cancel it, which keeps the variables."),
+			mcp.WithDescription("Wait for a run's result or output so far, or cancel."),
 			mcp.WithString("run_id", mcp.Required()),
 			mcp.WithNumber("timeout_seconds", nullable, mcp.Description(fmt.Sprintf("By default and at most %v.", d.SoftWait.Seconds()))),
 			mcp.WithBoolean("cancel", nullable),
-			hints(false),
+			hints(false), loadedAtOnce,
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			id, wait, cancel := p.required("run_id"), p.seconds("timeout_seconds"), p.flag("cancel")

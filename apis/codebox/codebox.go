@@ -144,7 +144,7 @@ func create(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	}
 	lease, notes, err := begin(r.Context(), h, &wanted)
 	if err == nil {
-		web.JSON(w, http.StatusOK, made{lease.SessionID, "created", lease.Created.UTC(), notes})
+		web.JSON(w, r, http.StatusOK, made{lease.SessionID, "created", lease.Created.UTC(), notes})
 	}
 	return err
 }
@@ -158,7 +158,7 @@ func begin(ctx context.Context, h rest.Host, wanted *newSession) (lease sandbox.
 	code := ""
 	if len(wanted.Options.Environment) > 0 {
 		values, _ := json.Marshal(wanted.Options.Environment)
-		literal, _ := json.Marshal(string(values)) // a text of JSON's is one of Python's
+		literal, _ := json.Marshal(string(values)) // Python reads JSON's texts too
 		code = "import json as _json, os as _os; _os.environ.update(_json.loads(" + string(literal) + ")); del _json, _os"
 	}
 	if lease, notes, err = h.Begin(ctx, "", sandbox.Python, of, code); err != nil || len(wanted.Dependencies) == 0 {
@@ -214,7 +214,7 @@ func execute(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	}
 	begun, err := apis.Start(r.Context(), h, wanted.SessionID, language, "", wanted.Code, make(rest.Arguments))
 	if err == nil {
-		web.JSON(w, http.StatusOK, runOf(begun, "created"))
+		web.JSON(w, r, http.StatusOK, runOf(begun, "created"))
 	}
 	return err
 }
@@ -254,7 +254,7 @@ func look(h rest.Host, r *http.Request) (found *sandbox.Run, res *sandbox.Result
 func status(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	found, res, completed, err := look(h, r)
 	if err == nil {
-		web.JSON(w, http.StatusOK, stand{runOf(found, res.Status), completed})
+		web.JSON(w, r, http.StatusOK, stand{runOf(found, res.Status), completed})
 	}
 	return err
 }
@@ -299,7 +299,7 @@ func results(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 			answer.Files = append(answer.Files, base64.StdEncoding.EncodeToString(png))
 		}
 	}
-	web.JSON(w, http.StatusOK, answer)
+	web.JSON(w, r, http.StatusOK, answer)
 	return nil
 }
 
@@ -308,7 +308,7 @@ func end(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	given.Set("session_id", r.PathValue("session_id"))
 	_, err := h.Call(r.Context(), "close_session", given)
 	if err == nil {
-		web.JSON(w, http.StatusOK, ended{"cleaned up"})
+		web.JSON(w, r, http.StatusOK, ended{"cleaned up"})
 	}
 	return err
 }

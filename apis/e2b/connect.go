@@ -43,14 +43,14 @@ const (
 	headerConnectCoded = "Connect-Content-Encoding"
 )
 
-// statuses are the HTTP statuses of Connect's codes.
+// statuses are the HTTP statuses for Connect's codes.
 var statuses = map[string]int{
 	codeInvalid: http.StatusBadRequest, codePrecondition: http.StatusBadRequest, "unauthenticated": http.StatusUnauthorized, "permission_denied": http.StatusForbidden,
 	codeNotFound: http.StatusNotFound, "already_exists": http.StatusConflict, "resource_exhausted": http.StatusTooManyRequests,
 	codeUnimplemented: http.StatusNotImplemented, codeUnavailable: http.StatusServiceUnavailable, codeDeadline: http.StatusGatewayTimeout,
 }
 
-// rpcError is an error of a call in Connect's form.
+// rpcError is a call's error in Connect's form.
 type rpcError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -59,10 +59,10 @@ type rpcError struct {
 
 func (e *rpcError) Error() string { return e.Message }
 
-// status is the HTTP status of the code.
+// status is the code's HTTP status.
 func (e *rpcError) status() int { return cmp.Or(statuses[e.Code], http.StatusInternalServerError) }
 
-// statusOf returns the HTTP status of an error of ours. By 409 this API says that something exists.
+// statusOf returns the HTTP status of our error. By 409 this API says that something exists.
 func statusOf(err error) int {
 	if fault.From(err).Code == fault.SessionBusy {
 		return http.StatusServiceUnavailable
@@ -115,10 +115,10 @@ func unary[T any](serve func(c *call, b *box, request T) (any, error)) func(*cal
 		}
 		if err != nil {
 			rpc := rpcOf(err)
-			web.JSON(c.w, rpc.status(), rpc)
+			web.JSON(c.w, c.r, rpc.status(), rpc)
 			return nil
 		}
-		web.JSON(c.w, http.StatusOK, answer)
+		web.JSON(c.w, c.r, http.StatusOK, answer)
 		return nil
 	}
 }
@@ -139,7 +139,7 @@ func (c *call) checkEncoding(kind string) error {
 // messageTime is how long a message may take from its head on.
 var messageTime = web.BodyTime
 
-// envelopes reads the messages of a request, which has room for one of them.
+// envelopes reads a request's messages, and has room for one of them.
 type envelopes struct {
 	from    io.Reader
 	control *http.ResponseController

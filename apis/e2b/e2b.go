@@ -26,7 +26,7 @@ const (
 	prefix = "/e2b"
 	// inSandbox is where the SDKs find sandboxes: E2B_SANDBOX_URL.
 	inSandbox = prefix + "/sandbox"
-	// Headers of requests to a sandbox.
+	// Request headers to a sandbox.
 	headerID, headerPort       = "E2b-Sandbox-Id", "E2b-Sandbox-Port"
 	headerToken, headerTraffic = "X-Access-Token", "E2B-Traffic-Access-Token"
 	headerUser                 = "E2b-User" // of our own: the user that a request names by Basic authentication
@@ -35,14 +35,14 @@ const (
 	keyForm                    = "e2b_"
 	apiKey                     = "X-API-Key" //nolint:gosec // a name
 	maxQuoted                  = 80
-	maxBody                    = 16 << 20 // bytes of a request, which the server bounds too
+	maxBody                    = 16 << 20 // bytes per request, which the server bounds too
 	// Tools whose routes these are.
 	list, describe, end          = "list_sessions", "session_info", "close_session"
 	see, read, write, bash       = "list_artifacts", "read_artifact", "upload_file", "run_bash"
 	notRunning, portClosed, gone = "The sandbox was not found", "The sandbox is running but port is not open", http.StatusBadGateway
 )
 
-// New returns the API for one principal. All of a server share a seal, whose tokens open sandboxes.
+// New returns the API for one principal. A server's APIs share a seal, whose tokens open sandboxes.
 func New(seal *apis.Seal) *rest.API {
 	s := &server{seal: seal, sandboxes: make(map[string]*box)}
 	api := &rest.API{Patterns: []string{prefix + "/"}, Refusal: refusal, Translate: func(r *http.Request) { translate(r, seal) }}
@@ -73,7 +73,7 @@ type server struct {
 	seal      *apis.Seal
 	mu        sync.Mutex
 	sandboxes map[string]*box // that were used here
-	known     sync.Once       // sandboxes of earlier servers, which end at their time
+	known     sync.Once       // earlier servers' sandboxes, which end at their time
 }
 
 // call is one request.
@@ -106,7 +106,7 @@ func (c *call) refuse(err error) {
 	if told.status == gone {
 		answer["sandboxId"], answer["port"] = text.Shorten(c.r.Header.Get(headerID), maxQuoted), c.port()
 	}
-	web.JSON(c.w, told.status, answer)
+	web.JSON(c.w, c.r, told.status, answer)
 }
 
 // refusal is rest.API's: of requests that get to no route.
@@ -133,7 +133,7 @@ func (c *call) answer(status int, value any) error {
 		c.w.WriteHeader(status)
 		return nil
 	}
-	web.JSON(c.w, status, value)
+	web.JSON(c.w, c.r, status, value)
 	return nil
 }
 

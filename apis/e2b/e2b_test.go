@@ -31,9 +31,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -80,10 +81,7 @@ func (b *testBox) do(method, path string, body []byte, headers ...string) (int, 
 	b.T.Helper()
 	response := b.Send(b.T.Context(), method, path, bytes.NewReader(body), headers...)
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(b.T)
 	return response.StatusCode, string(text)
 }
 
@@ -97,9 +95,8 @@ func begin(t *testing.T, f *resttest.Fixture) *testBox {
 	t.Helper()
 	b := &testBox{Fixture: f}
 	status, text := b.do("POST", "/e2b/v2/sandboxes", []byte(`{"templateID": "base", "envVars": {"SET": "yes"}}`))
-	if err := json.Unmarshal([]byte(text), &b.made); err != nil || status != http.StatusCreated {
-		t.Fatalf("%d %s", status, text)
-	}
+	err := json.Unmarshal([]byte(text), &b.made)
+	must.Hold(t, err == nil && status == http.StatusCreated, "%d %s", status, text)
 	return b
 }
 
@@ -115,12 +112,8 @@ func (b *testBox) stream(path, request string) (*http.Response, func() map[strin
 	return response, func() (message map[string]any) {
 		b.T.Helper()
 		var head [envelopeHead]byte
-		if _, err := io.ReadFull(response.Body, head[:]); err != nil {
-			b.T.Fatal(err)
-		}
-		if err := json.NewDecoder(io.LimitReader(response.Body, int64(binary.BigEndian.Uint32(head[1:])))).Decode(&message); err != nil {
-			b.T.Fatal(err)
-		}
+		must.OK(b.T, should.ErrOf(io.ReadFull(response.Body, head[:])))
+		must.OK(b.T, json.NewDecoder(io.LimitReader(response.Body, int64(binary.BigEndian.Uint32(head[1:])))).Decode(&message))
 		return message
 	}
 }
@@ -165,25 +158,40 @@ func TestASandboxFromItsBeginningToItsEnd(t *testing.T) {
 		t.Errorf("%d %s", status, text)
 	}
 	status, text = b.do("DELETE", "/e2b/sandboxes/"+b.ID, nil)
-	if again, _ := b.do("GET", "/e2b/sandboxes/"+b.ID, nil); status != 204 || again != 404 {
-		t.Errorf("%d %s, then %d", status, text, again)
-	}
-	if status, text := b.in("GET", "/health", ""); status != 502 || !strings.Contains(text, notRunning) {
-		t.Errorf("%d %s", status, text)
-	}
+	again, _ := b.do("GET", "/e2b/sandboxes/"+b.ID, nil)
+	should.Hold(t, status == 204 && again == 404, "%d %s, then %d", status, text, again)
+	status, text = b.in("GET", "/health", "")
+	should.Hold(t, status == 502 && strings.Contains(text, notRunning), "%d %s", status, text)
+}
+
+type onlySessions struct {
+	rest.Host
+	sessions *sandbox.Manager
+}
+
+func (o onlySessions) Sessions() *sandbox.Manager { return o.sessions }
+
+// What cannot be recorded does not happen.
+func TestASandboxThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	c := &call{server: &server{sandboxes: make(map[string]*box)}, Host: onlySessions{sessions: start(t, apis.NewSeal(), nil).Deps.Manager}}
+	b := newBox(record{ID: "none"}) // has no folder
+	err := c.sleep(b, func() error { return errors.New("it was closed") })
+	should.Hold(t, err != nil && err.Error() != "it was closed", "%v", err)
+	err = c.update(b, func(of *record) { of.Contexts = append(of.Contexts, codeContext{ID: "new"}) })
+	should.Hold(t, err != nil, "a context was recorded")
+	should.Equal(t, b.record.Paused || len(b.contexts)+len(b.record.Contexts) > 0, false, "something has changed")
 }
 
 func TestSandboxesAreListedByTheirBeginning(t *testing.T) {
 	t.Parallel()
 	b := begin(t, start(t, apis.NewSeal(), nil))
 	for after, want := range map[string]bool{"": true, "2000-01-01T00:00:00.5Z": true, time.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano): false} {
-		if _, text := b.do("GET", "/e2b/v2/sandboxes?startedAfter="+after, nil); strings.Contains(text, b.ID) != want {
-			t.Errorf("after %q: %s", after, text)
-		}
+		_, text := b.do("GET", "/e2b/v2/sandboxes?startedAfter="+after, nil)
+		should.Hold(t, strings.Contains(text, b.ID) == want, "after %q: %s", after, text)
 	}
-	if status, text := b.do("GET", "/e2b/v2/sandboxes?startedAfter=yesterday", nil); status != 400 || !strings.Contains(text, "yesterday") {
-		t.Errorf("%d %s", status, text)
-	}
+	status, text := b.do("GET", "/e2b/v2/sandboxes?startedAfter=yesterday", nil)
+	should.Hold(t, status == 400 && strings.Contains(text, "yesterday"), "%d %s", status, text)
 }
 
 func TestAPageBeginsBehindTheLastOneThoughThatIsGone(t *testing.T) {
@@ -209,9 +217,8 @@ func TestAPageBeginsBehindTheLastOneThoughThatIsGone(t *testing.T) {
 	should.Equal(t, status, 204, "%s", text)
 	second, _ := page("nextToken=" + next)
 	should.EqualSlice(t, second, all[2:], "the second page")
-	if status, text := (&testBox{Fixture: f}).do("GET", "/e2b/v2/sandboxes?nextToken=i12", nil); status != 400 || !strings.Contains(text, "i12") {
-		t.Errorf("%d %s", status, text)
-	}
+	status, text = (&testBox{Fixture: f}).do("GET", "/e2b/v2/sandboxes?nextToken=i12", nil)
+	should.Hold(t, status == 400 && strings.Contains(text, "i12"), "%d %s", status, text)
 }
 
 func TestFilesThatAreNone(t *testing.T) {
@@ -232,9 +239,8 @@ func TestFilesThatAreNone(t *testing.T) {
 		{"GET", "/files?path=FOLDER/pipe", "", 400, "no regular file"}, // which waits for a writer otherwise
 	} {
 		status, text := b.in(test.method, strings.ReplaceAll(test.path, "FOLDER", folder), strings.ReplaceAll(test.body, "FOLDER", folder))
-		if status != test.want || !strings.Contains(strings.ReplaceAll(text, " ", ""), strings.ReplaceAll(test.says, " ", "")) {
-			t.Errorf("%s %s: %d %s", test.path, test.body, status, text)
-		}
+		should.Hold(t, status == test.want && strings.Contains(strings.ReplaceAll(text, " ", ""), strings.ReplaceAll(test.says, " ", "")),
+			"%s %s: %d %s", test.path, test.body, status, text)
 	}
 }
 
@@ -270,8 +276,7 @@ func TestInputComesWhileItsStreamIsOpen(t *testing.T) {
 		answer <- b.Send(t.Context(), "POST", inSandbox+"/process.Process/StreamInput", read, b.headers("Content-Type", typeStream)...) //nolint:bodyclose // the test does it
 	}()
 	for _, message := range []string{`{"start": {"process": {"tag": "head"}}}`, `{"data": {"input": {"stdin": "aGVsbG8K"}}}`} {
-		_, err := write.Write(enveloped(0, len(message), message))
-		should.OK(t, err)
+		should.OK(t, should.ErrOf(write.Write(enveloped(0, len(message), message))))
 	}
 	should.Equal(t, event(next())["data"].(map[string]any)["stdout"], "aGVsbG8K", "%v", "the output")
 	response := <-answer
@@ -290,6 +295,27 @@ func TestAStreamLastsLongerThanAMessage(t *testing.T) {
 	should.Equal(t, event(next())["end"].(map[string]any)["exitCode"], 0.0, "%s", "the end")
 }
 
+// What goes back before a run leaves what commands have changed, and names no command.
+func TestCommandsAreUndoneWithNoRun(t *testing.T) {
+	t.Parallel()
+	f := start(t, apis.NewSeal(), nil)
+	b := begin(t, f)
+	b.in("POST", "/execute", `{"code": "open('of-a-run', 'w').close()"}`, headerPort, interpreterPort)
+	_, next := b.stream("/process.Process/Start", `{"process": {"cmd": "touch", "args": ["of-a-command"]}, "stdin": false, "tag": "it"}`) //nolint:bodyclose // it ends with the test
+	for event(next())["end"] == nil {
+	}
+	var r *sandbox.Restoration
+	var err error
+	must.Soon(t, "its end is known", func() bool {
+		r, err = f.Deps.Manager.Restore(t.Context(), sandbox.WayBack{SessionID: b.ID, Parts: sandbox.Parts{Files: true}}, func() {})
+		return err == nil || fault.From(err).Code != fault.SessionBusy
+	})
+	must.OK(t, err)
+	should.Hold(t, len(r.Undone) == 1 && r.Undone[0].Language == sandbox.Python, "undone: %v", r.Undone)
+	_, files := b.in("POST", "/execute", `{"code": "import os; os.listdir()"}`, headerPort, interpreterPort)
+	should.Hold(t, !strings.Contains(files, "of-a-run") && strings.Contains(files, "of-a-command"), "what there is: %s", files)
+}
+
 func TestInputOfAProgramWithout(t *testing.T) {
 	t.Parallel()
 	b := begin(t, start(t, apis.NewSeal(), nil))
@@ -304,18 +330,15 @@ func TestAProgramWithATerminalAndInput(t *testing.T) {
 	t.Parallel()
 	b := begin(t, start(t, apis.NewSeal(), nil))
 	_, next := b.stream("/process.Process/Start", `{"process": {"cmd": "bash", "args": ["-c", "stty size; read line; stty size; echo got $line"]}, "pty": {"size": {"rows": 11, "cols": 22}}, "tag": "it"}`) //nolint:bodyclose // it ends with the test
-	if pid := event(next())["start"].(map[string]any)["pid"]; pid.(float64) <= 1 {
-		t.Fatal(pid)
-	}
+	pid := event(next())["start"].(map[string]any)["pid"]
+	must.Hold(t, !(pid.(float64) <= 1), "%v", pid)
 	printed := ""
 	until := func(text string) {
 		t.Helper()
 		for !strings.Contains(printed, text) {
 			data, _ := event(next())["data"].(map[string]any)
 			var raw []byte
-			if err := json.Unmarshal([]byte(`"`+data["pty"].(string)+`"`), &raw); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal([]byte(`"`+data["pty"].(string)+`"`), &raw))
 			printed += string(raw)
 		}
 	}
@@ -328,13 +351,11 @@ func TestAProgramWithATerminalAndInput(t *testing.T) {
 		if path == "SendInput" {
 			continue
 		}
-		if status, text := b.in("POST", "/process.Process/"+path, body); status != 200 {
-			t.Fatalf("%d %s", status, text)
-		}
+		status, text := b.in("POST", "/process.Process/"+path, body)
+		must.Hold(t, status == 200, "%d %s", status, text)
 	}
-	if status, text := b.in("POST", "/process.Process/SendInput", `{"process": {"tag": "it"}, "input": {"pty": "YWJjCg=="}}`); status != 200 {
-		t.Fatalf("%d %s", status, text)
-	}
+	status, text := b.in("POST", "/process.Process/SendInput", `{"process": {"tag": "it"}, "input": {"pty": "YWJjCg=="}}`)
+	must.Hold(t, status == 200, "%d %s", status, text)
 	until("33 44")
 	until("got abc")
 	for {
@@ -353,9 +374,8 @@ func TestSandboxesOfOthers(t *testing.T) {
 	thief := &testBox{Fixture: others, made: own.made}
 	for _, path := range []string{"GET ", "DELETE ", "GET /metrics", "POST /timeout", "POST /pause", "POST /resume", "POST /connect", "POST /refreshes"} {
 		method, path, _ := strings.Cut(path, " ")
-		if status, text := thief.do(method, "/e2b/sandboxes/"+own.ID+path, []byte(`{"timeout": 5}`)); status != 404 || !strings.Contains(text, `"code":404`) {
-			t.Errorf("%s %s: %d %s", method, path, status, text)
-		}
+		status, text := thief.do(method, "/e2b/sandboxes/"+own.ID+path, []byte(`{"timeout": 5}`))
+		should.Hold(t, status == 404 && strings.Contains(text, `"code":404`), "%s %s: %d %s", method, path, status, text)
 	}
 	for _, path := range []string{
 		"GET /health", "GET /contexts", "POST /contexts", "DELETE /contexts/python", "POST /contexts/python/restart", "POST /execute", "GET /files?path=/etc/hostname", "POST /files?path=x",
@@ -363,14 +383,12 @@ func TestSandboxesOfOthers(t *testing.T) {
 		"POST /filesystem.Filesystem/Stat", "POST /filesystem.Filesystem/WatchDir", "POST /filesystem.Filesystem/CreateWatcher", "POST /filesystem.Filesystem/GetWatcherEvents",
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		if status, text := thief.in(method, path, `{}`); status != gone || !strings.Contains(text, notRunning) {
-			t.Errorf("%s %s: %d %s", method, path, status, text)
-		}
+		status, text := thief.in(method, path, `{}`)
+		should.Hold(t, status == gone && strings.Contains(text, notRunning), "%s %s: %d %s", method, path, status, text)
 	}
 	for _, id := range []string{"", "..", "../" + own.ID, "%2e%2e", "e2b.json", strings.Repeat("x", 100)} {
-		if status, _ := own.do("POST", b2(own, id), nil, headerID, id); status != gone && status != 401 {
-			t.Errorf("%q: %d", id, status)
-		}
+		status, _ := own.do("POST", b2(own, id), nil, headerID, id)
+		should.Hold(t, status == gone || status == 401, "%q: %d", id, status)
 	}
 	// What belongs to another sandbox of the same principal is not there either.
 	other := begin(t, own.Fixture)
@@ -378,9 +396,8 @@ func TestSandboxesOfOthers(t *testing.T) {
 	var made struct {
 		ID string `json:"watcherId"`
 	}
-	if err := json.Unmarshal([]byte(text), &made); err != nil || made.ID == "" {
-		t.Fatal(text)
-	}
+	err := json.Unmarshal([]byte(text), &made)
+	must.Hold(t, err == nil && made.ID != "", "%v", text)
 	if status, text := other.in("POST", "/filesystem.Filesystem/GetWatcherEvents", `{"watcherId": "`+made.ID+`"}`); status != 404 {
 		t.Errorf("%d %s", status, text)
 	}
@@ -390,21 +407,17 @@ func TestSandboxesOfOthers(t *testing.T) {
 	_, first := own.stream("/process.Process/Start", `{"process": {"cmd": "sleep", "args": ["600"]}, "tag": "own"}`) //nolint:bodyclose // it ends with the test
 	process := fmt.Sprintf(`{"process": {"pid": %v}, "signal": "SIGNAL_SIGKILL"}`, event(first())["start"].(map[string]any)["pid"])
 	for _, of := range []string{process, `{"process": {"tag": "own"}, "signal": "SIGNAL_SIGKILL"}`} {
-		if status, text := other.in("POST", "/process.Process/SendSignal", of); status != 404 {
-			t.Errorf("%d %s", status, text)
-		}
+		status, text := other.in("POST", "/process.Process/SendSignal", of)
+		should.Hold(t, status == 404, "%d %s", status, text)
 	}
 	if status, text := own.in("POST", "/process.Process/SendSignal", process); status != 200 {
 		t.Errorf("%d %s", status, text)
 	}
 	_, text = own.in("POST", "/contexts", `{}`, headerPort, interpreterPort)
 	var context codeContext
-	if err := json.Unmarshal([]byte(text), &context); err != nil {
-		t.Fatal(text)
-	}
-	if status, text := other.in("POST", "/execute", `{"code": "1", "context_id": "`+context.ID+`"}`, headerPort, interpreterPort); status != 404 {
-		t.Errorf("%d %s", status, text)
-	}
+	must.OK(t, json.Unmarshal([]byte(text), &context), "%v", text)
+	status, text := other.in("POST", "/execute", `{"code": "1", "context_id": "`+context.ID+`"}`, headerPort, interpreterPort)
+	should.Hold(t, status == 404, "%d %s", status, text)
 }
 
 func b2(b *testBox, _ string) string { return b.path("/process.Process/List") }
@@ -413,14 +426,12 @@ func TestTemplates(t *testing.T) {
 	t.Parallel()
 	b := &testBox{Fixture: startWith(t, apis.NewSeal(), func(d *tools.Deps) { d.Can.Network = "open" })}
 	for template, want := range map[string]int{"../../etc": 400, "/images/x": 400, `a\b`: 400, ".hidden": 400, "r": 404, "": 404, "localhost:5000": 404, "base:latest": 404} {
-		if status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": `+string(done(json.Marshal(template)))+`}`)); status != want || !strings.Contains(text, `"message"`) {
-			t.Errorf("%q: %d %s", template, status, text)
-		}
+		status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": `+string(done(json.Marshal(template)))+`}`))
+		should.Hold(t, status == want && strings.Contains(text, `"message"`), "%q: %d %s", template, status, text)
 	}
 	for _, wanted := range []string{`"mcp": {"x": {}}`, `"iam": {"tokens": {}}`, `"volumeMounts": [{"name": "x"}]`, `"network": {"allowOut": ["*"]}`, `"allow_internet_access": false`, `"timeout": -1`, `"timeout": 1000000`} {
-		if status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": "base", `+wanted+`}`)); status != 400 {
-			t.Errorf("%s: %d %s", wanted, status, text)
-		}
+		status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": "base", `+wanted+`}`))
+		should.Hold(t, status == 400, "%s: %d %s", wanted, status, text)
 	}
 }
 
@@ -457,9 +468,8 @@ func TestHostileEnvelopes(t *testing.T) {
 		"deep":             {enveloped(0, 40_000, strings.Repeat(`[`, 40_000)), nil, codeInvalid},
 	} {
 		headers := b.headers(append([]string{"Content-Type", typeStream}, test.headers...)...)
-		if _, text := b.do("POST", b.path("/process.Process/Start"), test.body, headers...); !strings.Contains(text, `"code":"`+test.code+`"`) {
-			t.Errorf("%s: %q", name, text)
-		}
+		_, text := b.do("POST", b.path("/process.Process/Start"), test.body, headers...)
+		should.Hold(t, strings.Contains(text, `"code":"`+test.code+`"`), "%s: %q", name, text)
 	}
 	status, text := b.in("POST", "/files?path="+filepath.Join(t.TempDir(), "bomb"), bomb.String(), "Content-Type", "application/octet-stream", headerEncoding, "gzip")
 	should.Equal(t, status, http.StatusInsufficientStorage, "%s", text)
@@ -483,25 +493,23 @@ func TestBodiesAndTheirBounds(t *testing.T) {
 		"a file as it is":     {"/files?path=" + file + "1", strings.Repeat("x", 17<<20), "application/octet-stream", 200},
 		"a long file":         {"/files?path=" + file + "2", strings.Repeat("x", 17<<20+1), "text/plain", 507},
 	} {
-		if status, text := b.in("POST", test.path, test.body, "Content-Type", test.kind, headerPort, ""); status != test.want {
-			t.Errorf("%s: %d %.200s", name, status, text)
-		}
+		status, text := b.in("POST", test.path, test.body, "Content-Type", test.kind, headerPort, "")
+		should.Hold(t, status == test.want, "%s: %d %.200s", name, status, text)
 	}
-	if _, text := b.in("GET", "/files?path="+file, ""); text != "hello" {
-		t.Errorf("%q", text)
-	}
+	b.in("POST", "/files?path="+file, strings.Repeat("x", 17<<20+1), "Content-Type", "text/plain")
+	_, text := b.in("GET", "/files?path="+file, "")
+	should.Hold(t, text == "hello", "behind a cut upload: %.80q", text)
+	must.Soon(t, "what was refused is gone", func() bool {
+		left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
+		return len(left) == 2
+	})
 	deep := filepath.Join(t.TempDir(), strings.Repeat("/"+strings.Repeat("x", 250), 14))
-	if err := os.MkdirAll(deep, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(deep, 0o755))
 	for i := range maxList / len(deep) {
-		if err := os.WriteFile(filepath.Join(deep, strconv.Itoa(i)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(deep, strconv.Itoa(i)), nil, 0o600))
 	}
-	if status, text := b.in("POST", "/filesystem.Filesystem/ListDir", `{"path": "`+deep+`"}`); status != 429 {
-		t.Errorf("%d %.200s", status, text)
-	}
+	status, text := b.in("POST", "/filesystem.Filesystem/ListDir", `{"path": "`+deep+`"}`)
+	should.Hold(t, status == 429, "%d %.200s", status, text)
 }
 
 // A client that reads nothing of an endless output holds up that program alone.
@@ -512,12 +520,10 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 	event(first())
 	_, second := b.stream("/process.Process/Connect", `{"process": {"tag": "loud"}}`) //nolint:bodyclose // it ends with the test
 	event(second())
-	if status, text := b.in("POST", "/process.Process/List", `{}`); status != 200 || !strings.Contains(text, "loud") {
-		t.Errorf("%d %s", status, text)
-	}
-	if status, text := b.in("POST", "/process.Process/SendSignal", `{"process": {"tag": "loud"}, "signal": "SIGNAL_SIGKILL"}`); status != 200 {
-		t.Errorf("%d %s", status, text)
-	}
+	status, text := b.in("POST", "/process.Process/List", `{}`)
+	should.Hold(t, status == 200 && strings.Contains(text, "loud"), "%d %s", status, text)
+	status, text = b.in("POST", "/process.Process/SendSignal", `{"process": {"tag": "loud"}, "signal": "SIGNAL_SIGKILL"}`)
+	should.Hold(t, status == 200, "%d %s", status, text)
 	for secondEnds := any(nil); ; {
 		if end := event(first())["end"]; end != nil {
 			should.Equal(t, end.(map[string]any)["status"], "signal: killed", "%v", end)
@@ -561,17 +567,14 @@ func TestToolsThatDoNotExist(t *testing.T) {
 		"POST /filesystem.Filesystem/WatchDir", "GET /files?path=a", "POST /files?path=a",
 	} {
 		method, path, _ := strings.Cut(path, " ")
-		if status, text := b.in(method, path, `{}`); status != 404 || !strings.Contains(text, "There is nothing at") {
-			t.Errorf("%s %s: %d %s", method, path, status, text)
-		}
+		status, text := b.in(method, path, `{}`)
+		should.Hold(t, status == 404 && strings.Contains(text, "There is nothing at"), "%s %s: %d %s", method, path, status, text)
 	}
-	if status, text := b.do("DELETE", "/e2b/sandboxes/"+b.ID, nil); status != 405 {
-		t.Errorf("%d %s", status, text)
-	}
+	status, text := b.do("DELETE", "/e2b/sandboxes/"+b.ID, nil)
+	should.Hold(t, status == 405, "%d %s", status, text)
 	for language, want := range map[string]int{"python": 200, "bash": 400} {
-		if status, text := b.in("POST", "/execute", `{"code": "1", "language": "`+language+`"}`, headerPort, interpreterPort); status != want {
-			t.Errorf("%s: %d %s", language, status, text)
-		}
+		status, text := b.in("POST", "/execute", `{"code": "1", "language": "`+language+`"}`, headerPort, interpreterPort)
+		should.Hold(t, status == want, "%s: %d %s", language, status, text)
 	}
 }
 
@@ -586,9 +589,7 @@ func TestOutputInPieces(t *testing.T) {
 	}
 	follow := func(now sandbox.Stream, last bool) {
 		t.Helper()
-		if err := p.follow(t.Context(), now, open, last); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.follow(t.Context(), now, open, last))
 	}
 	for _, head := range []string{"é hunt", p.mask.Mask("é hunter22, hu")} {
 		follow(sandbox.Stream{Head: head, Bytes: int64(len(head))}, false)
@@ -599,14 +600,11 @@ func TestOutputInPieces(t *testing.T) {
 	var got strings.Builder
 	for line := range strings.Lines(answer.Body.String()) {
 		var one struct{ Text string }
-		if err := json.Unmarshal([]byte(line), &one); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(line), &one))
 		got.WriteString(one.Text)
 	}
-	if want := p.mask.Mask(whole); got.String() != want {
-		t.Errorf("%.80q, not %.80q", got.String(), want)
-	}
+	want := p.mask.Mask(whole)
+	should.Hold(t, got.String() == want, "%.80q, not %.80q", got.String(), want)
 }
 
 // A download that is cut looks like one, packed too.
@@ -617,16 +615,12 @@ func TestACutDownload(t *testing.T) {
 	_, _ = rand.Read(content)
 	for _, coding := range []string{"identity", "gzip"} {
 		file := filepath.Join(t.TempDir(), "a")
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, content, 0o600))
 		response := b.Send(t.Context(), "GET", b.path("/files?path="+file), nil, b.headers("Accept-Encoding", coding)...)
 		err := os.Truncate(file, 0)
 		read, cut := io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if err != nil || cut == nil || len(read) == 0 {
-			t.Errorf("%s: %d bytes, %v, %v", coding, len(read), cut, err)
-		}
+		should.Hold(t, err == nil && cut != nil && len(read) != 0, "%s: %d bytes, %v, %v", coding, len(read), cut, err)
 	}
 }
 
@@ -636,9 +630,8 @@ func TestALongOutput(t *testing.T) {
 	b := begin(t, start(t, apis.NewSeal(), nil))
 	const bytes = 20 << 20
 	_, text := b.in("POST", "/execute", `{"code": "for i in range(20): print('x' * (1024 * 1024 - 1))"}`, headerPort, interpreterPort)
-	if got := strings.Count(text, "x"); got < bytes-21 || strings.Contains(text, `"error"`) {
-		t.Errorf("%d: %.300s", got, text)
-	}
+	got := strings.Count(text, "x")
+	should.Hold(t, got >= bytes-21 && !strings.Contains(text, `"error"`), "%d: %.300s", got, text)
 }
 
 func TestSignalsReachProgramsAlone(t *testing.T) {
@@ -646,14 +639,12 @@ func TestSignalsReachProgramsAlone(t *testing.T) {
 	b := begin(t, start(t, apis.NewSeal(), nil))
 	for _, process := range []string{`{"pid": 1}`, `{"pid": 0}`, `{"pid": -1}`, `{"pid": ` + string(done(json.Marshal(os.Getpid()))) + `}`, `{"tag": ""}`, `{}`} {
 		for _, call := range []string{"SendSignal", "SendInput", "Update", "CloseStdin"} {
-			if status, text := b.in("POST", "/process.Process/"+call, `{"process": `+process+`, "signal": "SIGNAL_SIGKILL"}`); status != 404 || !strings.Contains(text, codeNotFound) {
-				t.Errorf("%s of %s: %d %s", call, process, status, text)
-			}
+			status, text := b.in("POST", "/process.Process/"+call, `{"process": `+process+`, "signal": "SIGNAL_SIGKILL"}`)
+			should.Hold(t, status == 404 && strings.Contains(text, codeNotFound), "%s of %s: %d %s", call, process, status, text)
 		}
 	}
-	if status, _ := b.in("GET", "/health", ""); status != 204 {
-		t.Errorf("then: %d", status)
-	}
+	status, _ := b.in("GET", "/health", "")
+	should.Hold(t, status == 204, "then: %d", status)
 }
 
 // A key counts in its header alone, a sandbox's token opens that sandbox alone, and no log has either.
@@ -696,15 +687,12 @@ func TestKeysAndTokens(t *testing.T) {
 		should.Equal(t, test.got, test.want, "%s", name)
 	}
 	for _, secret := range []string{resttest.Token, key, b.Token} {
-		if strings.Contains(log.String(), secret) {
-			t.Errorf("the log has %q", secret)
-		}
+		should.Hold(t, !strings.Contains(log.String(), secret), "the log has %q", secret)
 	}
 	r := httptest.NewRequest(http.MethodGet, inSandbox+"x", nil) // no path below it
 	r.Header.Set(headerToken, b.Token)
-	if translate(r, seal); r.Header.Get("Authorization") != "" {
-		t.Error("a token counts outside of sandboxes")
-	}
+	translate(r, seal)
+	should.Hold(t, r.Header.Get("Authorization") == "", "a token counts outside of sandboxes")
 }
 
 func hexed(text string) (digits string) {
@@ -712,4 +700,102 @@ func hexed(text string) (digits string) {
 		digits += string("0123456789abcdef"[b>>4]) + string("0123456789abcdef"[b&15])
 	}
 	return digits
+}
+
+// execute runs code in a context, the default one of Python for "", and returns the lines of the answer.
+func (b *testBox) execute(code, context string) string {
+	b.T.Helper()
+	given := map[string]string{"code": code}
+	if context != "" {
+		given["context_id"] = context
+	}
+	body, _ := json.Marshal(given)
+	status, text := b.in("POST", "/execute", string(body), headerPort, interpreterPort)
+	should.Equal(b.T, status, 200, "%s", text)
+	return text
+}
+
+// newContext makes a context in a folder.
+func (b *testBox) newContext(folder string) string {
+	b.T.Helper()
+	_, text := b.in("POST", "/contexts", `{"cwd": "`+folder+`"}`, headerPort, interpreterPort)
+	var one codeContext
+	err := json.Unmarshal([]byte(text), &one)
+	must.Hold(b.T, err == nil && one.ID != "", "%v", text)
+	return one.ID
+}
+
+func TestContextsKeepTheirVariables(t *testing.T) {
+	t.Parallel()
+	for name, happens := range map[string]func(t *testing.T, b *testBox, context, folder string) *testBox{
+		"nothing": func(_ *testing.T, b *testBox, _, _ string) *testBox { return b },
+		"sleep": func(t *testing.T, b *testBox, _, _ string) *testBox {
+			should.OK(t, should.ErrOf(b.Deps.Manager.CloseSession(t.Context(), b.ID, true)))
+			return b
+		},
+		"pause": func(t *testing.T, b *testBox, _, _ string) *testBox {
+			for _, path := range []string{"/pause", "/connect"} {
+				status, text := b.do("POST", "/e2b/sandboxes/"+b.ID+path, []byte(`{}`))
+				should.Hold(t, status/100 == 2, "%s: %d %s", path, status, text)
+			}
+			return b
+		},
+		"another server": func(t *testing.T, b *testBox, _, _ string) *testBox {
+			api := New(apis.NewSeal())
+			again := &resttest.Fixture{T: t, Deps: b.Deps, Served: rest.New(rest.Options{Deps: b.Deps, Logger: b.Deps.Logger, APIs: rest.APIs{api}})}
+			again.URL = listen(t, api, again)
+			other := &testBox{Fixture: again}
+			_, text := other.do("POST", "/e2b/sandboxes/"+b.ID+"/connect", []byte(`{}`))
+			should.OK(t, json.Unmarshal([]byte(text), &other.made), "%s", text)
+			return other
+		},
+		"another context without its folder": func(t *testing.T, b *testBox, _, _ string) *testBox {
+			should.Contain(t, b.execute("1", b.newContext("/nowhere")), "FileNotFoundError")
+			return b
+		},
+		"its folder goes": func(t *testing.T, b *testBox, context, folder string) *testBox {
+			should.OK(t, os.Remove(folder))
+			b.execute("import os; os.chdir('/tmp')", context)
+			return b
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, folder := begin(t, start(t, apis.NewSeal(), nil)), filepath.Join(t.TempDir(), "of-context")
+			should.OK(t, os.Mkdir(folder, 0o700))
+			context := b.newContext(folder)
+			b.execute("import threading, math\nwhere = 'default'\nlock = threading.Lock()", "")
+			b.execute("where = 'context'\nhalf = lambda x: math.floor(x / 2)\nimport math", context)
+			b = happens(t, b, context, folder)
+			should.Contain(t, b.execute("where", ""), "default")
+			should.Contain(t, b.execute("where, half(9)", context), "('context', 4)")
+			should.Contain(t, b.execute("half", ""), "NameError")
+		})
+	}
+}
+
+func TestARestartedContextIsEmptyAndStopsItsCode(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, apis.NewSeal(), nil))
+	for _, path := range []string{"POST /restart", "DELETE "} {
+		method, path, _ := strings.Cut(path, " ")
+		context := b.newContext("/tmp")
+		b.execute("x = 1", context)
+		b.execute("kept = 1", "")
+		begun, stopped := filepath.Join(t.TempDir(), "begun"), make(chan string)
+		go func() { stopped <- b.execute("open('"+begun+"', 'w').close()\nwhile True: pass", context) }()
+		must.Soon(t, "the code began", func() bool { return fileExists(begun) })
+		status, text := b.in(method, "/contexts/"+context+path, "", headerPort, interpreterPort)
+		should.Hold(t, status == 200, "%d %s", status, text)
+		should.Contain(t, <-stopped, "KeyboardInterrupt")
+		should.Contain(t, b.execute("kept", ""), `"1"`)
+		if path != "" {
+			should.Contain(t, b.execute("x", context), "NameError")
+		}
+	}
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -31,10 +31,10 @@ import (
 var helper string
 
 const (
-	maxLine     = 64 << 10  // bytes of an answer of the helper
+	maxLine     = 64 << 10  // bytes of the helper's answer
 	maxEntries  = 10_000    // of a listed folder
 	maxWatchers = 16        // of one sandbox
-	maxList     = 4 << 20   // bytes of a list
+	maxList     = 4 << 20   // bytes per list
 	maxWaiting  = 256 << 10 // bytes of events that wait to be asked for; newer ones are dropped
 	perValue    = 64        // bytes of a value in a list beside its text
 	gzipRoom    = 1 << 20   // bytes of memory that packing takes
@@ -56,7 +56,7 @@ type entry struct {
 	Metadata    map[string]string `json:"metadata,omitempty"`
 }
 
-// valueList is a list of values in JSON, of bounded length.
+// valueList is a JSON list of values, with bounded length.
 type valueList struct {
 	all   []json.RawMessage
 	bytes int
@@ -119,7 +119,7 @@ func (s *server) envdRoutes(add router) {
 	with(process+"CloseStdin", "close_stdin", bash, onProcess(closeInput))
 }
 
-// awake finds the sandbox of a request to one of its ports.
+// awake finds the sandbox for a request to one of its ports.
 func (c *call) awake(port string) (*box, error) {
 	b, err := c.find(c.r.Header.Get(headerID))
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *call) awake(port string) (*box, error) {
 
 const defaultWake = 5 * time.Minute // of a sandbox that a request wakes
 
-// pathRequest is any message of filesystem.proto.
+// pathRequest is any message in filesystem.proto.
 type pathRequest struct {
 	Path         string            `json:"path,omitempty"`
 	Source       string            `json:"source,omitempty"`
@@ -157,19 +157,19 @@ type pathRequest struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 }
 
-// launch starts an operation of the helper.
+// launch starts a helper operation.
 func (c *call) launch(ctx context.Context, b *box, operation string, request any) (*sandbox.Program, *lines, error) {
 	given, err := json.Marshal(request)
 	if err != nil {
 		return nil, nil, err
 	}
-	timeout := helperTime
+	timeout, changes := helperTime, slices.Contains([]string{"write", "make", "move", "remove"}, operation)
 	if operation == "watch" {
 		timeout = 0
 	}
 	p, err := c.program(ctx, b, sandbox.ProgramSpec{
 		SessionID: b.record.ID, Argv: []string{"python3", "-I", "-S", "-c", helper, operation, string(given)}, Title: operation + " " + string(given),
-		NoGrowth: !slices.Contains([]string{"write", "make", "move"}, operation), Unlisted: true, Timeout: timeout,
+		NoGrowth: operation == "remove" || !changes, NoChange: !changes, Unlisted: true, Timeout: timeout,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -229,7 +229,7 @@ func (l *lines) next() ([]byte, error) {
 	return line, nil
 }
 
-// operate runs an operation of the helper to its end, with input if that is not nil.
+// operate runs a helper operation to its end, with input if that is not nil.
 func (c *call) operate(b *box, operation string, request any, content io.Reader, line func([]byte) error) error {
 	ctx := c.r.Context()
 	p, answer, err := c.launch(ctx, b, operation, request)
@@ -238,7 +238,7 @@ func (c *call) operate(b *box, operation string, request any, content io.Reader,
 	}
 	defer answer.close()
 	failed := make(chan error, 1)
-	var isOver atomic.Bool // then the request's body is nobody's any more
+	var isOver atomic.Bool // then the request's body is not read any more
 	defer isOver.Store(true)
 	go func() {
 		var err error

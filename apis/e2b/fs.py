@@ -11,6 +11,7 @@ import sys
 import time
 
 PREFIX = "user.e2b."
+PART = ".e2b-part-"  # begins the name of a file that goes to its place
 HOME, WORK = "/home/user", "/mnt/data"  # one folder under two names
 
 
@@ -169,13 +170,55 @@ def readable(request):
 
 
 def written(request):
-    path = request["path"]
+    path = os.path.realpath(request["path"])
     if os.path.isdir(path):
         raise Refused("invalid_argument", f"path '{shown(path)}' is a directory")
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb", opener=at_once) as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_NONBLOCK), "wb") as file:  # without waiting for a pipe's other end
+            old = os.fstat(file.fileno())
+            if not stat.S_ISREG(old.st_mode):
+                shutil.copyfileobj(sys.stdin.buffer, file)
+    except FileNotFoundError:
+        old = None
+    if old is None or stat.S_ISREG(old.st_mode):
+        replace(path, old)
     described(request)
+
+
+def replace(path, old):
+    """Puts a file at its place when it is whole. Before that it has no name, where the file system can do this."""
+    folder = os.path.dirname(path)
+    beside = os.path.join(folder, PART + os.urandom(8).hex())
+    try:
+        part = os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+        named = False
+    except OSError as e:
+        if e.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            raise
+        part = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        named = True
+    try:
+        with open(part, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+            if old:
+                os.fchmod(part, stat.S_IMODE(old.st_mode))
+            file.flush()
+            if not named:
+                os.link(f"/proc/self/fd/{part}", beside, dst_dir_fd=part)  # which makes it follow the link
+                named = True
+        if not old:  # for those who watch the folder a new file comes, and an old one changes
+            try:
+                os.link(beside, path)
+            except OSError:  # another one has made it, or its file system has no links
+                old = True
+        if old:
+            os.rename(beside, path)
+            named = False
+        os.truncate(path, os.path.getsize(path))
+    finally:
+        if named:
+            os.unlink(beside)
 
 
 def number(path):
@@ -227,7 +270,7 @@ def watched(request):
     libc = ctypes.CDLL(None, use_errno=True)
     root, recursive, detailed = request["path"], request.get("recursive"), request.get("includeEntry")
     folder(root)
-    fd, folders = libc.inotify_init1(0o2000000), {}
+    fd, folders, part = libc.inotify_init1(0o2000000), {}, None
     wanted = sum(mask for mask, _ in MASKS)
 
     def add(path, known):
@@ -261,14 +304,19 @@ def watched(request):
     while True:
         data = os.read(fd, 1 << 16)
         while data:
-            number, mask, _, length = struct.unpack_from("iIII", data)
+            number, mask, move, length = struct.unpack_from("iIII", data)
             name, data = data[16:16 + length].split(b"\0")[0], data[16 + length:]
             if mask & IGNORED:  # the folder is gone
                 folders.pop(number, None)
             at = folders.get(number)
-            if at is None or mask & OVERFLOW:
+            if name.startswith(PART.encode()):
+                part = move
+                continue
+            if at is None or mask & OVERFLOW or move and move == part:
                 continue
             path = os.path.join(at, os.fsdecode(name))
+            if name.startswith(b"#") and not os.path.lexists(path):  # one that has no name yet
+                continue
             for bit, kind in MASKS:
                 if mask & bit:
                     note(path, kind)

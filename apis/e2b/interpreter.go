@@ -28,7 +28,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// switcher makes the variables of a context those of Python's kernel, of which a session has one.
+// switcher gives a context's variables to Python's kernel; a session has one kernel.
 //
 //go:embed context.py
 var switcher string
@@ -108,11 +108,7 @@ func (s *server) interpreterRoutes(add router) {
 		if err != nil {
 			return err
 		}
-		err = c.update(b, func(of *record) {
-			delete(b.contexts, one.ID)
-			one.stop()
-			b.keepContexts(of)
-		})
+		err = c.update(b, func(of *record) { of.Contexts = slices.DeleteFunc(slices.Clone(of.Contexts), one.is) })
 		if err != nil {
 			return err
 		}
@@ -120,16 +116,8 @@ func (s *server) interpreterRoutes(add router) {
 	})
 }
 
-// keepContexts puts the contexts that clients made into the record. The caller holds b.mu.
-func (b *box) keepContexts(of *record) {
-	of.Contexts = nil
-	for _, one := range b.contexts {
-		if one.order >= len(kernel.Languages) {
-			of.Contexts = append(of.Contexts, codeContext{ID: one.ID, Language: one.Language, Dir: one.Dir})
-		}
-	}
-	slices.SortFunc(of.Contexts, func(x, y codeContext) int { return b.contexts[x.ID].order - b.contexts[y.ID].order })
-}
+// is reports whether another one is the same context.
+func (one *codeContext) is(other codeContext) bool { return one.ID == other.ID }
 
 // defaults makes the contexts of each language that runs here. The caller holds b.mu.
 func (b *box) defaults(c *call) {
@@ -144,7 +132,7 @@ func (b *box) defaults(c *call) {
 	}
 }
 
-// context finds a context of a sandbox.
+// context finds a sandbox's context.
 func (b *box) context(c *call, id string) (*codeContext, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,14 +187,7 @@ func (c *call) newContext(b *box) error {
 	if isFull {
 		return refuse(http.StatusTooManyRequests, "a sandbox may have %d contexts", maxContexts)
 	}
-	err = c.update(b, func(of *record) {
-		b.add([]codeContext{*one})
-		b.keepContexts(of)
-	})
-	if err != nil {
-		b.mu.Lock()
-		delete(b.contexts, one.ID)
-		b.mu.Unlock()
+	if err := c.update(b, func(of *record) { of.Contexts = append(slices.Clip(of.Contexts), *one) }); err != nil {
 		return err
 	}
 	return c.answer(http.StatusOK, one)
@@ -252,7 +233,7 @@ func (c *call) execute(b *box) error {
 		Timeout: c.Sessions().Config().MaxRunTimeout,
 	}
 	var run *sandbox.Run
-	if strings.TrimSpace(wanted.Code) != "" { // in the order of the calls
+	if strings.TrimSpace(wanted.Code) != "" { // in the calls' order
 		if run, err = c.Sessions().Run(options); err == nil {
 			if one.live == nil {
 				one.live = make(map[*sandbox.Run]bool)
@@ -277,7 +258,7 @@ func (c *call) execute(b *box) error {
 	return nil
 }
 
-// lineWriter sends lines of JSON.
+// lineWriter sends JSON lines.
 type lineWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -374,17 +355,17 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 	}
 }
 
-// printed sends one output of a run as it comes, in whole characters and without secrets.
+// printed sends a run's output as it comes, in whole characters and without secrets.
 type printed struct {
 	kind string // stdout or stderr
 	out  *lineWriter
 	mask *secrets.Masker
 
-	sent  int             // bytes of a short output
+	sent  int             // bytes in a short output
 	long  *secrets.Stream // of one that its result holds no longer as a whole, from its beginning on
 	read  int64           // bytes of it
 	skip  int             // bytes of it that were sent as a short one
-	begun []byte          // bytes of a character
+	begun []byte          // bytes per character
 }
 
 // follow sends what is new in an output. The error is that there is no room.
@@ -416,7 +397,7 @@ func (p *printed) follow(ctx context.Context, now sandbox.Stream, open func(path
 	return nil
 }
 
-// short sends what is new in an output that is known as a whole, but not yet what may begin a secret.
+// short sends the new part of a complete output, and holds back a tail that may begin a secret.
 func (p *printed) short(head string, last bool) {
 	var safe bytes.Buffer
 	stream := p.mask.Stream(&safe)
@@ -430,7 +411,7 @@ func (p *printed) short(head string, last bool) {
 	}
 }
 
-// Write takes a piece of a long output.
+// Write takes a piece from a long output.
 func (p *printed) Write(data []byte) (int, error) {
 	known := min(p.skip, len(data))
 	p.skip -= known
@@ -503,7 +484,7 @@ func resultLine(display sandbox.Display, mask *secrets.Masker) object {
 	return line
 }
 
-// before is the server's own code before a run: it sets the sandbox's variables and the run's, takes back those of the run before, and
+// before is the server's own code before a run: it sets the sandbox's variables and the run's, takes back the previous run's, and
 // changes to the context. The caller holds b.mu.
 func (b *box) before(one *codeContext, env map[string]string) string {
 	all := maps.Clone(b.record.Env)
@@ -546,7 +527,7 @@ func (b *box) before(one *codeContext, env map[string]string) string {
 	return ""
 }
 
-// quotePython makes a literal of Python, in one line. JSON's escapes are Python's too.
+// quotePython makes a Python literal, in one line. JSON's escapes are Python's too.
 func quotePython(value string) string {
 	return strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`).Replace(string(web.Encode(value)))
 }

@@ -50,7 +50,7 @@ type client struct {
 	gone   chan struct{}
 }
 
-// Messages of process.proto, by their fields' JSON names.
+// Messages in process.proto, by their fields' JSON names.
 type (
 	processConfig struct {
 		Command string            `json:"cmd"`
@@ -261,6 +261,9 @@ func endOf(exit *sandbox.ProgramExit) *endEvent {
 	if exit.Signal != 0 {
 		end.Code, end.Status = -1, "signal: "+exit.Signal.String()
 	}
+	if exit.ForMemory {
+		end.Status += ": the sandbox's memory was nearly full"
+	}
 	if end.Code != 0 {
 		end.Error = &end.Status
 	}
@@ -323,7 +326,7 @@ func (c *call) connectProcess(ctx context.Context, b *box, r processRequest, out
 	return c.follow(ctx, p, one, out)
 }
 
-// program finds a program of a sandbox. Process 1 and programs that the API did not start are none.
+// program finds a sandbox's program. Process 1 and programs that the API did not start are none.
 func (b *box) program(s selector) (*program, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -412,7 +415,7 @@ func closeInput(ctx context.Context, p *program, _ processRequest) error {
 	return overOr(p.CloseInput(ctx))
 }
 
-// streamInput writes a stream of input as it comes, which may take as long as the program.
+// streamInput writes an input stream as it comes, which may take as long as the program.
 func (c *call) streamInput(ctx context.Context, b *box, first inputEvent, out *stream) error {
 	if first.Start == nil {
 		return &rpcError{Code: codeInvalid, Message: "the first message must be start"}
@@ -422,7 +425,9 @@ func (c *call) streamInput(ctx context.Context, b *box, first inputEvent, out *s
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ended := context.AfterFunc(ctx, func() { _ = c.in.control.SetReadDeadline(time.Now()) })
+	stop := func() { _ = c.in.control.SetReadDeadline(time.Now()) }
+	ended := context.AfterFunc(ctx, stop)
+	defer stop() // else the answer would wait for a body's rest that stays open
 	defer cancel()
 	defer ended()
 	go func() {

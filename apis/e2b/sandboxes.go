@@ -33,7 +33,7 @@ const (
 	maxTimeout        = 24 * 3600
 	recordName        = "e2b.json" // beside the session's lock
 	maxRecord         = 256 << 10  // bytes
-	listed            = 100        // sandboxes of an answer
+	listed            = 100        // sandboxes per answer
 	endTime           = time.Minute
 	noNetwork         = "none"
 	running, paused   = "running", "paused"
@@ -64,9 +64,9 @@ type box struct {
 	starting  int // programs that are not among them yet
 	watchers  map[string]*watcher
 	contexts  map[string]*codeContext
-	defaulted bool                // the contexts of the languages are there
+	defaulted bool                // the languages' contexts are there
 	made      int                 // contexts
-	runEnv    map[string][]string // names that the last run of a language set for itself
+	runEnv    map[string][]string // names that a language's last run set for itself
 	plain     bool                // Python's kernel has had no variables but those of its default context
 }
 
@@ -227,7 +227,7 @@ func (b *box) add(contexts []codeContext) {
 
 // touchContainer starts the container, so that the first command does not wait for it.
 func (c *call) touchContainer(b *box) error {
-	p, err := c.program(c.r.Context(), b, sandbox.ProgramSpec{SessionID: b.record.ID, Argv: []string{"true"}, NoGrowth: true, Unlisted: true})
+	p, err := c.program(c.r.Context(), b, sandbox.ProgramSpec{SessionID: b.record.ID, Argv: []string{"true"}, NoGrowth: true, NoChange: true, Unlisted: true})
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func (c *call) file(id string) string {
 	return filepath.Join(state.Folder(c.Sessions().Config().StateDir, id), recordName)
 }
 
-// update changes a sandbox's record, here and on the disk.
+// update changes a sandbox's record on the disk, and then here.
 func (c *call) update(b *box, change func(of *record)) error {
 	b.saving.Lock()
 	defer b.saving.Unlock()
@@ -267,9 +267,10 @@ func (c *call) update(b *box, change func(of *record)) error {
 		b.mu.Unlock()
 		return errMissing(b.record.ID)
 	}
-	change(&b.record)
-	content, err := json.Marshal(b.record)
+	changed := b.record
+	change(&changed)
 	b.mu.Unlock()
+	content, err := json.Marshal(changed)
 	if err != nil {
 		return err
 	}
@@ -285,6 +286,9 @@ func (c *call) update(b *box, change func(of *record)) error {
 	if err != nil {
 		return refuse(http.StatusInternalServerError, "the sandbox cannot be recorded")
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.adopt(changed)
 	return nil
 }
 
@@ -300,16 +304,27 @@ func (c *call) reread(b *box) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.record.Ends, b.record.Paused = read.Ends, read.Paused
-	b.add(read.Contexts)
+	b.adopt(read)
 	return nil
+}
+
+// adopt takes over what may change of a record. The caller holds b.mu.
+func (b *box) adopt(of record) {
+	b.record.Ends, b.record.Paused, b.record.Contexts = of.Ends, of.Paused, of.Contexts
+	b.add(of.Contexts)
+	for id, one := range b.contexts {
+		if one.order >= len(kernel.Languages) && !slices.ContainsFunc(of.Contexts, one.is) {
+			delete(b.contexts, id)
+			one.stop()
+		}
+	}
 }
 
 func errMissing(id string) error {
 	return refuse(http.StatusNotFound, "sandbox %q not found", text.Shorten(id, maxQuoted))
 }
 
-// find finds a sandbox of this principal.
+// find finds this principal's sandbox.
 func (c *call) find(id string) (*box, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -370,7 +385,7 @@ func (c *call) forget(b *box) {
 	clear(b.watchers)
 }
 
-// schedule ends a sandbox at the end of its time.
+// schedule ends a sandbox when its time ends.
 func (c *call) schedule(b *box) { c.scheduleIn(b, 0) }
 
 // scheduleIn is schedule for one that lasts for some time yet.
@@ -505,7 +520,7 @@ func (c *call) detail(b *box) detail {
 
 func (c *call) get(b *box) error { return c.answer(http.StatusOK, c.detail(b)) }
 
-// each finds all sandboxes of this principal.
+// each finds all this principal's sandboxes.
 func (c *call) each() iter.Seq[*box] {
 	return func(yield func(*box) bool) {
 		names, _ := filepath.Glob(c.file("*"))
@@ -566,7 +581,14 @@ func (c *call) list() error {
 		all = all[:most]
 		c.w.Header().Set("X-Next-Token", all[most-1].Started.Format(time.RFC3339Nano)+"_"+all[most-1].ID)
 	}
-	return c.answer(http.StatusOK, all)
+	answer := web.NewList(c.w) // the only one in memory while the client does not read
+	for _, d := range all {
+		if answer.Add(d) != nil {
+			return nil //nolint:nilerr // the client is gone
+		}
+	}
+	_ = answer.End()
+	return nil
 }
 
 func (c *call) kill(b *box) error {
@@ -607,7 +629,7 @@ func (c *call) setTimeout(b *box) error {
 	return c.answer(http.StatusNoContent, nil)
 }
 
-// prolong gives a sandbox the time of the request; only: if it ends later so.
+// prolong gives a sandbox the request's time; only: if it ends later so.
 func (c *call) prolong(b *box, only bool) error {
 	var wanted newTime
 	if err := c.decode(&wanted); err != nil {
@@ -677,7 +699,7 @@ type usage struct {
 	DiskTotal int64   `json:"diskTotal"`
 }
 
-// within reports whether a time is between start and end of a query.
+// within reports whether a time is between a query's start and end.
 func within(query url.Values, now int64) bool {
 	from, err := strconv.ParseInt(query.Get("start"), 10, 64)
 	to, err2 := strconv.ParseInt(query.Get("end"), 10, 64)

@@ -1,4 +1,4 @@
-// Package librechat serves LibreChat's code interpreter API, for that program and the agents of its library.
+// Package librechat serves LibreChat's code interpreter API, for that program and its library's agents.
 package librechat
 
 import (
@@ -132,13 +132,13 @@ const (
 
 func newSession(kind string) string { return (kind + strings.ToLower(rand.Text()))[:idLength] }
 
-// hinted is the session of all runs with a hint.
+// hinted is the session for all runs with a hint.
 func hinted(hint string) string {
 	sum := sha256.Sum256([]byte(hint))
 	return (ranIn + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])))[:idLength]
 }
 
-// fileID is the id of a file in its session, by which it is found again with no table.
+// fileID is a file's id in its session, by which it is found again with no table.
 func fileID(path string) string {
 	sum := sha256.Sum256([]byte(path))
 	return base64.RawURLEncoding.EncodeToString(sum[:])[:idLength]
@@ -151,7 +151,7 @@ func exec(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	}
 	answer, err := run(r.Context(), h, &wanted)
 	if err == nil {
-		web.JSON(w, http.StatusOK, answer)
+		web.JSON(w, r, http.StatusOK, answer)
 	}
 	return err
 }
@@ -186,8 +186,8 @@ func run(ctx context.Context, h rest.Host, wanted *newRun) (answer ran, err erro
 		return answer, err
 	}
 	fresh, before := wanted.Hint == "", ""
-	if len(wanted.Arguments) > 0 || !fresh { // a kernel has those of the run before
-		before = withArguments(language.Language, wanted.Arguments)
+	if len(wanted.Arguments) > 0 || !fresh { // a kernel has the previous run's
+		before = runs.Arguments(language.Language, "", wanted.Arguments, "")
 	}
 	timeout := time.Duration(min(max(wanted.Timeout, 0), 1e9) * float64(time.Millisecond))
 	res, err := apis.Run(ctx, h, session, language, before, wanted.Code, fresh, timeout)
@@ -212,7 +212,7 @@ func run(ctx context.Context, h rest.Host, wanted *newRun) (answer ran, err erro
 	if !fresh && len(res.Notes) > 0 { // such as that variables are gone
 		answer.Stderr += strings.Join(res.Notes, "\n") + "\n"
 	}
-	if answer.Stderr == "" && res.Status == sandbox.Failed { // which nothing else of the answer says
+	if answer.Stderr == "" && res.Status == sandbox.Failed { // else the answer does not say it
 		answer.Stderr = fmt.Sprintf("Exit status %d.\n", res.ExitCode)
 	}
 	for _, a := range res.Artifacts {
@@ -222,22 +222,22 @@ func run(ctx context.Context, h rest.Host, wanted *newRun) (answer ran, err erro
 	return answer, nil
 }
 
-// forget closes a session in which nothing is that somebody could ask for.
+// forget closes a session without files or variables to ask for.
 func forget(ctx context.Context, h rest.Host, session string, empty bool) {
 	if empty {
 		_, _ = h.Sessions().CloseSession(context.WithoutCancel(ctx), session, false)
 	}
 }
 
-// maxText is the longest part of a stream in an answer, in bytes.
+// maxText is a stream's longest part in an answer, in bytes.
 const maxText = 64 << 10
 
 func textOf(ctx context.Context, h rest.Host, session string, of sandbox.Stream) (string, error) {
-	read, err := apis.Part(ctx, h, session, of, 0, maxText)
-	if err == nil && !read.Ends && of.Truncated() {
-		read.Text += "\n… the whole text is in " + of.Path + " …\n"
+	read, whole, err := apis.Beginning(ctx, h, session, of, maxText)
+	if err == nil && !whole && of.Truncated() {
+		read += "\n… the whole text is in " + of.Path + " …\n"
 	}
-	return read.Text, err
+	return read, err
 }
 
 func sessionsOf(files []input) (ids []string) {
@@ -245,21 +245,6 @@ func sessionsOf(files []input) (ids []string) {
 		ids = append(ids, files[i].session())
 	}
 	return ids
-}
-
-// withArguments is code that gives other code its arguments.
-func withArguments(language sandbox.Language, given []string) string {
-	switch list := string(web.Encode(append([]string{}, given...))); language { // a list of JSON's is one of Python's
-	case sandbox.Python:
-		return "__import__('sys').argv[1:] = " + list
-	case sandbox.JavaScript:
-		return "process.argv.splice(2, Infinity, ..." + list + ")"
-	}
-	words := "set --"
-	for _, word := range given {
-		words += " " + apis.Quote(word)
-	}
-	return words
 }
 
 // bring copies missing files into a session. All of them must be in sessions of the same principal; it knows no others.
@@ -301,7 +286,7 @@ func bring(ctx context.Context, h rest.Host, session string, files []input) erro
 
 var errFound = errors.New("found")
 
-// find returns the path of a file.
+// find returns a file's path.
 func find(ctx context.Context, h rest.Host, session, id string) (path string, err error) {
 	if err := runs.CheckSessionID(session); err != nil { // an empty text would be another session
 		return "", apis.ErrNoFile(id)
@@ -322,12 +307,12 @@ func find(ctx context.Context, h rest.Host, session, id string) (path string, er
 	return "", err
 }
 
-func programmatic(_ rest.Host, w http.ResponseWriter, _ *http.Request) error {
-	web.JSON(w, http.StatusNotImplemented, failed{"unsupported_capability", "This server runs no code that calls the tools of its client. Use execute_code or bash_tool, and call the tools one by one."})
+func programmatic(_ rest.Host, w http.ResponseWriter, r *http.Request) error {
+	web.JSON(w, r, http.StatusNotImplemented, failed{"unsupported_capability", "This server runs no code that calls the tools of its client. Use execute_code or bash_tool, and call the tools one by one."})
 	return nil
 }
 
-// upload takes the files of a form.
+// upload takes a form's files.
 func upload(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	session := newSession(uploadedTo)
 	answer := uploaded{Message: "success", SessionID: session, Storage: session, Files: []stored{}}
@@ -355,7 +340,7 @@ func upload(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 		web.Refuse(w)
 		return err
 	}
-	web.JSON(w, http.StatusOK, answer)
+	web.JSON(w, r, http.StatusOK, answer)
 	return nil
 }
 
@@ -388,7 +373,7 @@ func object(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	web.JSON(w, http.StatusOK, listedOf(session, file.File()))
+	web.JSON(w, r, http.StatusOK, listedOf(session, file.File()))
 	return nil
 }
 

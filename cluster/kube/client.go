@@ -1,5 +1,5 @@
-// Package kube is the part of the Kubernetes API that this program uses: typed objects of one namespace by client-go's REST
-// client, with a scheme of its own. client-go's clientset knows every kind, which is 19 MB of program; this is 7.
+// Package kube is the part of the Kubernetes API that this program uses: typed objects in one namespace by client-go's REST
+// client, with its own scheme. client-go's clientset knows every kind, which is 19 MB of program; this is 7.
 //
 // Start with Open. A Client's methods may be called by several goroutines at once, and end with their contexts.
 package kube
@@ -35,13 +35,13 @@ type Options struct {
 	// Kubeconfig is a file. Empty: those that KUBECONFIG names, or ~/.kube/config; if there is none, the account of the pod that
 	// this program runs in.
 	Kubeconfig string
-	// Context is a context of the kubeconfig. Empty: its current one.
+	// Context is a context in the kubeconfig. Empty: its current one.
 	Context string
-	// Namespace is the place of everything that is made. Empty: that of the context, or of the pod.
+	// Namespace is the place for everything that is made. Empty: the context's or the pod's.
 	Namespace string
 }
 
-// Client speaks to one namespace of a cluster.
+// Client speaks to one namespace in a cluster.
 type Client struct {
 	Namespace string
 	Host      string // the API server's address, in the configuration's form
@@ -53,13 +53,13 @@ type Client struct {
 	clients map[schema.GroupVersion]*rest.RESTClient
 }
 
-// Object is a typed object of the API.
+// Object is a typed API object.
 type Object interface {
 	runtime.Object
 	meta.Object
 }
 
-// groups are those of the used kinds.
+// groups have the used kinds.
 var groups = map[schema.GroupVersion]func(*runtime.Scheme) error{
 	core.SchemeGroupVersion:          core.AddToScheme,
 	networking.SchemeGroupVersion:    networking.AddToScheme,
@@ -70,11 +70,11 @@ var scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range groups {
 		if err := add(s); err != nil {
-			panic(err) // types of client-go's own
+			panic(err) // client-go's own types
 		}
 	}
 	meta.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
-	klog.SetLogger(logr.Discard()) // client-go prints the errors of ended streams to stderr
+	klog.SetLogger(logr.Discard()) // client-go prints ended streams' errors to stderr
 	return s
 })
 
@@ -153,12 +153,12 @@ func (c *Client) Get(ctx context.Context, name string, into Object) error {
 	return c.on(into, http.MethodGet).Name(name).Do(ctx).Into(into)
 }
 
-// List reads the objects of a label selector; empty: all.
+// List reads a label selector's objects; empty: all.
 func (c *Client) List(ctx context.Context, selector string, into runtime.Object) error {
 	return c.on(into, http.MethodGet).VersionedParams(&meta.ListOptions{LabelSelector: selector}, parameters()).Do(ctx).Into(into)
 }
 
-// Patch changes parts of the object of a name, and reads it back.
+// Patch changes parts of a named object, and reads it back.
 func (c *Client) Patch(ctx context.Context, name string, as types.PatchType, patch any, into Object) error {
 	body, err := json.Marshal(patch)
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *Client) Patch(ctx context.Context, name string, as types.PatchType, pat
 	return c.on(into, http.MethodPatch).SetHeader("Content-Type", string(as)).Name(name).Body(body).Do(ctx).Into(into)
 }
 
-// Delete removes the object of a name, of the kind of of, and gives a pod so many seconds to end; below zero: its own. If of
+// Delete removes a named object, with the kind of of, and gives a pod so many seconds to end; below zero: its own. If of
 // contains a UID, another object of that name is left alone: that is a conflict. It does not wait until the object is gone.
 func (c *Client) Delete(ctx context.Context, name string, of Object, grace int64) error {
 	options := &meta.DeleteOptions{}
@@ -180,7 +180,7 @@ func (c *Client) Delete(ctx context.Context, name string, of Object, grace int64
 	return c.on(of, http.MethodDelete).Name(name).Body(options).Do(ctx).Error()
 }
 
-// Watch follows changes, of one object or of a label selector's objects, from a version of the list or the object on.
+// Watch follows changes, of one object or of a label selector's objects, from a version on.
 func (c *Client) Watch(ctx context.Context, of runtime.Object, name, selector, version string) (watch.Interface, error) {
 	options := &meta.ListOptions{LabelSelector: selector, ResourceVersion: version, Watch: true}
 	if name != "" {
@@ -189,7 +189,7 @@ func (c *Client) Watch(ctx context.Context, of runtime.Object, name, selector, v
 	return c.on(of, http.MethodGet).VersionedParams(options, parameters()).Watch(ctx)
 }
 
-// Call calls the API by a path. body and into are encoded in JSON; nil: nothing.
+// Call calls the API by a path. body and into are encoded in JSON; nil: none.
 func (c *Client) Call(ctx context.Context, verb, path string, body, into any) error {
 	r := c.clients[core.SchemeGroupVersion].Verb(verb).AbsPath(path)
 	if body != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// Stream is the stdio of a program in a pod. Close ends the connection, and with it the program's stdin.
+// Stream is a program's stdio in a pod. Close ends the connection, and with it the program's stdin.
 type Stream struct {
 	in     *io.PipeWriter
 	out    output
@@ -23,8 +23,8 @@ type Stream struct {
 	err   error
 }
 
-// Exec starts a program in a container of a pod, over a WebSocket, or over SPDY if something on the way refuses that. It returns
-// at once: a failed start shows as the error at the end of reading. stderr receives the program's stderr.
+// Exec starts a program in a pod's container, over a WebSocket, or over SPDY if something on the way refuses that. It returns
+// at once: a failed start shows as the error when reading ends. stderr receives the program's stderr.
 func (c *Client) Exec(pod, container string, command []string, stderr io.Writer) (*Stream, error) {
 	address := c.on(&core.Pod{}, http.MethodPost).Name(pod).SubResource("exec").VersionedParams(&core.PodExecOptions{
 		Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true,
@@ -59,12 +59,12 @@ func (c *Client) Exec(pod, container string, command []string, stderr io.Writer)
 	return s, nil
 }
 
-// output lets the caller read a program's stdout directly: client-go would copy it, through a buffer and a goroutine of its own.
+// output lets the caller read a program's stdout directly: client-go would copy it, through a buffer and its own goroutine.
 type output struct {
 	from  io.Reader
 	there chan struct{} // closed when from is set
 	end   sync.Once
-	over  chan struct{} // closed when nothing more is read
+	over  chan struct{} // closed when reading is over
 }
 
 // ReadFrom implements io.ReaderFrom, for client-go's io.Copy.

@@ -1,4 +1,4 @@
-// The description of a cluster for people.
+// A cluster's description for people.
 
 package kube
 
@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// source names the source of a configuration.
+// source names a configuration's source.
 func source(loaded clientcmd.ClientConfig, o Options) string {
 	raw, err := loaded.RawConfig()
 	if err != nil || clientcmd.IsEmptyConfig(err) || len(raw.Contexts) == 0 {
@@ -46,7 +46,7 @@ func (c *Client) Labels(ctx context.Context) (map[string]string, error) {
 	return namespace.Labels, err
 }
 
-// Handler returns the nodes' name of a RuntimeClass, which not every account may read.
+// Handler returns the nodes' name for a RuntimeClass, which not every account may read.
 func (c *Client) Handler(ctx context.Context, class string) (string, error) {
 	found := &node.RuntimeClass{}
 	err := c.Call(ctx, http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses/"+class, nil, found)

@@ -1,8 +1,8 @@
-// Package kubernetes is the engine.Engine over Kubernetes: a pod for each session, with a container of ours in it.
+// Package kubernetes is the engine.Engine over Kubernetes: a pod for each session, with our container in it.
 //
-// Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager. pod.go lists the permissions of a pod, one
-// line a promise. Process 1 of the container is the keeper of containers/supervisor, and everything reaches it by pods/exec: a pod
-// has no network, no account and no output of its own.
+// Start with Open, which makes no request, and hand the Engine to a sandbox.Manager. pod.go lists a pod's permissions, one
+// line a promise. The container's process 1 is the keeper of containers/supervisor, and everything reaches it by pods/exec: a pod
+// has no network, no account and no own output.
 package kubernetes
 
 import (
@@ -28,22 +28,20 @@ type Options struct {
 	Cluster kube.Options
 	// StorageClass is the class of claims for lasting volumes. Empty: files are in their pod, and end with it.
 	StorageClass string
-	// RuntimeClass is the class of the pods, such as one for gVisor or a network of loopback alone. Empty: the cluster's default.
+	// RuntimeClass is the pods' class, such as one for gVisor or a loopback network. Empty: the cluster's default.
 	RuntimeClass string
-	// ProgramsImage is the image of our programs, for every kind of processor among the nodes.
+	// ProgramsImage is the image with our programs, for every processor among the nodes.
 	ProgramsImage string
-	// WarmPool is a SandboxWarmPool of agent-sandbox, the source of pods with their volumes in them. Empty: pods are made.
-	WarmPool string
 	// Users is a range of numbers, "FIRST-LAST". Each session uses one, by its name, as its user and group. "none": the cluster
 	// chooses, as OpenShift does. Empty: a range that neither distributions nor directory services use.
 	Users string
 	// SeccompProfile is a profile on the nodes, by its path below the kubelet's folder. Empty: the container runtime's default.
 	SeccompProfile string
-	// UserNamespaces gives each pod a user namespace of its own.
+	// UserNamespaces gives each pod its own user namespace.
 	UserNamespaces bool
 	// CallTimeout bounds a call without a deadline. Zero: 60 s.
 	CallTimeout time.Duration
-	// Logger receives debug messages. Nil: nothing is logged.
+	// Logger receives debug messages. Nil: it is silent.
 	Logger *slog.Logger
 }
 
@@ -66,7 +64,7 @@ type Engine struct {
 	places sync.Map // of place, by the names of containers
 }
 
-// cluster is a client of a cluster found fit for use.
+// cluster is a client for a cluster found fit for use.
 type cluster struct {
 	*kube.Client
 	engine       *Engine
@@ -75,13 +73,13 @@ type cluster struct {
 	refused atomic.Bool // the cluster refused the client's credentials: the configuration may contain new ones by now
 }
 
-// place is the last known place of a container.
+// place is a container's last known place.
 type place struct {
 	pod, node string
 	uid       types.UID // of the pod: another may bear its name since
 	labels    map[string]string
 	noted     time.Time
-	shut      bool // the pod showed this engine that it reaches nothing
+	shut      bool // the pod showed this engine that it is shut off
 }
 
 var _ engine.Engine = (*Engine)(nil)
@@ -105,13 +103,13 @@ func (e *Engine) Abilities() engine.Abilities {
 	return engine.Abilities{Name: "Kubernetes", Remote: true, OneContainer: true, Claim: e.claim, Where: e.where}
 }
 
-// Shape implements engine.Engine. The version of the cluster is no setting: its nodes run the same programs either way.
+// Shape implements engine.Engine. The cluster's version is no setting: its nodes run the same programs either way.
 func (e *Engine) Shape(spec engine.Spec) string {
 	spec.Volume, spec.Lasts = "", false
-	return engine.Key(e.opts.StorageClass, e.opts.WarmPool, shapeOf(e.opts.podSpec(spec, e.users, true)))
+	return engine.Key(e.opts.StorageClass, shapeOf(e.opts.podSpec(spec, e.users, true)))
 }
 
-// Image implements engine.Engine. The nodes hold the images, so nothing is known of one before a pod uses it.
+// Image implements engine.Engine. The nodes hold the images, so they are unknown before a pod uses them.
 func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
 	if err := e.usable(ctx); err != nil {
 		return engine.ImageInfo{}, err
@@ -171,9 +169,6 @@ func (e *Engine) Rights() []kube.Right {
 	if e.opts.StorageClass != "" {
 		all = append(all, claimRights...)
 	}
-	if e.opts.WarmPool != "" {
-		all = append(all, poolRights...)
-	}
 	return all
 }
 
@@ -222,25 +217,20 @@ func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 // where returns the place of a container that this engine knows.
 func (e *Engine) where(container string) engine.Location {
 	at := e.at(container)
-	return engine.Location{Pod: at.pod, Node: at.node}
+	if at.pod == "" {
+		return engine.Location{}
+	}
+	return engine.Location{Name: "pod " + at.pod, Node: at.node}
 }
 
-// at returns the place of a container; the zero value: unknown.
+// at returns a container's place; the zero value: unknown.
 func (e *Engine) at(container string) place {
 	at, _ := e.places.Load(container)
 	known, _ := at.(place)
 	return known
 }
 
-// remember notes the containers of a pod.
+// remember notes a pod's container.
 func (e *Engine) remember(pod *core.Pod, shut bool) {
-	for name := range containersOf(pod) {
-		e.places.Store(name, place{pod.Name, pod.Spec.NodeName, pod.UID, fromJSON(pod.Annotations[noteLabels]), time.Now(), shut})
-	}
-}
-
-func (e *Engine) forget(pod *core.Pod) {
-	for name := range containersOf(pod) {
-		e.places.Delete(name)
-	}
+	e.places.Store(pod.Annotations[noteContainer], place{pod.Name, pod.Spec.NodeName, pod.UID, fromJSON(pod.Annotations[noteLabels]), time.Now(), shut})
 }

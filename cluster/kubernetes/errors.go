@@ -1,4 +1,4 @@
-// The cluster's answers, in words for a person and in the errors of package engine.
+// The cluster's answers, in words for a person and in package engine's errors.
 
 package kubernetes
 
@@ -27,7 +27,7 @@ import (
 var (
 	errClosed  = fmt.Errorf("%w: the engine was closed", engine.ErrEngineUnavailable)
 	errNoReach = errors.New("a pod did not say what it reaches")
-	// ErrReaches is in the error of a pod that reaches a forbidden address.
+	// ErrReaches is in the error about a pod that reaches a forbidden address.
 	ErrReaches  = errors.New("a pod reaches the network")
 	errNoCanary = errors.New("the pod that others must not reach does not listen")
 	errKilled   = errors.New("killed with what ran in the container")
@@ -36,9 +36,9 @@ var (
 // killed is the exit status after a SIGKILL.
 const killed = 128 + int(syscall.SIGKILL)
 
-// Error is an error that a person can mend. It matches its error of package engine.
+// Error is an error that a person can mend. It matches its error in package engine.
 type Error struct {
-	Reason string // a sentence without a final stop, with nothing secret in it
+	Reason string // a sentence without a final stop and without secrets
 	Fix    string // a command, or a sentence that names one
 	Is     error  // of package engine, or ErrReaches; nil: none
 	Err    error  // for the log; may be nil
@@ -55,7 +55,7 @@ func (e *Error) Error() string {
 // Explain returns the words for a person: the reason and the fix.
 func (e *Error) Explain() (reason, fix string) { return e.Reason + ".", e.Fix }
 
-// Unwrap lets errors.Is find the error of package engine and the cause.
+// Unwrap lets errors.Is find package engine's error and the cause.
 func (e *Error) Unwrap() []error {
 	var all []error
 	for _, err := range []error{e.Is, e.Err} {
@@ -115,7 +115,7 @@ func otherCluster(now, before *kube.Client) error {
 	}
 }
 
-// missingRights names the missing rights of an account.
+// missingRights names an account's missing rights.
 func missingRights(namespace string, missing []kube.Right) error {
 	names := make([]string, len(missing))
 	for i, r := range missing {
@@ -128,7 +128,7 @@ func missingRights(namespace string, missing []kube.Right) error {
 	}
 }
 
-// apiError explains an answer of the API server, or its absence.
+// apiError explains the API server's answer, or its absence.
 func (e *Engine) apiError(c *kube.Client, err error) error {
 	if err == nil {
 		return nil
@@ -237,7 +237,7 @@ func unscheduled(pod *core.Pod, why string, claim *core.PersistentVolumeClaim) e
 	return e
 }
 
-// foreign is for a pod or claim with the name of one of ours.
+// foreign is for a pod or claim with a name like ours.
 func foreign(kind string, o meta.Object) error {
 	return &Error{
 		Reason: fmt.Sprintf("The cluster has another %s of the session's name, %s, which this program has not made", kind, o.GetName()),
@@ -271,13 +271,13 @@ func notShown(node string) error {
 	return &Error{Reason: "It is not known yet what pods on node " + node + " reach", Fix: "try again"}
 }
 
-// gonePhrases are the words of API servers, kubelets and runtimes for a missing or stopped container.
+// gonePhrases are the cluster's words for a missing or stopped container.
 var gonePhrases = []string{
 	"not found", "not running", "not created", "in a stopped", "no running task", "CONTAINER_EXITED", "ttrpc: closed",
 	"does not have a host assigned", "completed pod",
 }
 
-// refusal returns the error of an API server that refuses an exec, of which client-go returns the text alone; nil: err is another.
+// refusal returns an API server's refusal of an exec, which client-go returns as text alone; nil: err is another.
 func refusal(err error) error {
 	_, text, _ := strings.Cut(err.Error(), "unable to upgrade connection: ")
 	switch {

@@ -28,14 +28,14 @@ type process struct {
 func (p *process) Stderr() string { return p.stderr.String() }
 
 // exec starts a program. A failed start shows when its answer is read.
-func (c *cluster) exec(pod, container string, command []string) (*process, error) {
+func (c *cluster) exec(pod string, command []string) (*process, error) {
 	p := &process{cluster: c}
 	var err error
-	p.Stream, err = c.Exec(pod, container, command, &p.stderr)
+	p.Stream, err = c.Exec(pod, mainContainer, command, &p.stderr)
 	return p, err
 }
 
-// answer reads the first byte of the output of process 1's programs.
+// answer reads the first output byte of process 1's programs.
 func (p *process) answer(ctx context.Context) (byte, error) {
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
 	var b [1]byte
@@ -49,8 +49,7 @@ func (p *process) answer(ctx context.Context) (byte, error) {
 	return 0, p.cluster.execError(cmp.Or(p.Err(), io.ErrUnexpectedEOF), p.Stderr())
 }
 
-// Exec implements engine.Engine. The program runs with the container's user and limits, and without capabilities, as process 1
-// does.
+// Exec implements engine.Engine. The program runs with the container's user and limits, and without capabilities, as process 1 does.
 func (e *Engine) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
 	if len(command) == 0 {
 		return nil, engine.ErrNoCommand
@@ -68,15 +67,14 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 	return p, nil
 }
 
-// within starts a program in a container of a pod that showed that it reaches nothing.
+// within starts a program in a pod's container after the pod showed that it is shut off.
 func (e *Engine) within(ctx context.Context, c *cluster, name string, command []string) (*process, error) {
 	pod, err := e.podWith(ctx, c, name)
 	if err != nil {
 		return nil, err
 	}
-	container := containersOf(pod)[name]
 	if at := e.at(name); !at.shut || at.uid != pod.UID {
-		err := whenShut(ctx, policyTime, func() error { return e.probeAgain(ctx, c, pod, container) })
+		err := whenShut(ctx, policyTime, func() error { return e.probeAgain(ctx, c, pod) })
 		if errors.Is(err, ErrReaches) {
 			cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 			err = errors.Join(err, e.removeFrom(cleaning, c, pod, []string{name}, nil))
@@ -87,7 +85,7 @@ func (e *Engine) within(ctx context.Context, c *cluster, name string, command []
 		}
 		e.remember(pod, true)
 	}
-	p, err := c.exec(pod.Name, container, append([]string{supervisor, "within"}, command...))
+	p, err := c.exec(pod.Name, append([]string{supervisor, "within"}, command...))
 	if err != nil {
 		return nil, err
 	}
@@ -97,21 +95,21 @@ func (e *Engine) within(ctx context.Context, c *cluster, name string, command []
 		return p, nil
 	case err == nil:
 		err = fmt.Errorf("%w: its program has ended", engine.ErrContainerGone)
-	case !errors.Is(err, engine.ErrContainerGone) && ctx.Err() == nil && isGone(ctx, c, pod.Name, container):
+	case !errors.Is(err, engine.ErrContainerGone) && ctx.Err() == nil && isGone(ctx, c, pod.Name):
 		err = fmt.Errorf("%w: %w", engine.ErrContainerGone, err)
 	}
 	_ = p.Close()
 	return nil, err
 }
 
-// isGone reports whether a container does not run. Container runtimes use many words for the failure to start anything in it.
-func isGone(ctx context.Context, c *cluster, name, container string) bool {
+// isGone reports whether a pod's container does not run. Container runtimes use many words for the failure to start anything in it.
+func isGone(ctx context.Context, c *cluster, name string) bool {
 	pod := &core.Pod{}
 	if err := c.Get(ctx, name, pod); err != nil {
 		return apierrors.IsNotFound(err)
 	}
 	return isLeaving(pod) || !runs(pod) || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
-		return s.Name == container && s.State.Running == nil
+		return s.Name == mainContainer && s.State.Running == nil
 	})
 }
 
@@ -122,7 +120,7 @@ func (e *Engine) podWith(ctx context.Context, c *cluster, container string) (*co
 		return nil, e.apiError(c.Client, err)
 	}
 	for i := range list.Items {
-		if pod := &list.Items[i]; !isLeaving(pod) && !isOver(pod) && containersOf(pod)[container] != "" {
+		if pod := &list.Items[i]; !isLeaving(pod) && !isOver(pod) && pod.Annotations[noteContainer] == container {
 			return pod, nil
 		}
 	}

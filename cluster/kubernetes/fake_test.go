@@ -248,9 +248,8 @@ func TestThePod(t *testing.T) {
 				must.OK(t, os.WriteFile(path, got.Bytes(), 0o600))
 			}
 			want, err := os.ReadFile(path)
-			if err != nil || !bytes.Equal(bytes.TrimSpace(want), bytes.TrimSpace(got.Bytes())) {
-				t.Errorf("%s is not the pod, %v; -update writes it anew:\n%s", path, err, got.Bytes())
-			}
+			should.Hold(t, err == nil && bytes.Equal(bytes.TrimSpace(want), bytes.TrimSpace(got.Bytes())),
+				"%s is not the pod, %v; -update writes it anew:\n%s", path, err, got.Bytes())
 		})
 	}
 }
@@ -335,9 +334,7 @@ func TestWhatAPodWaitsForIsExplained(t *testing.T) {
 			}
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			if !a.deleted {
-				t.Error("the pod was left behind")
-			}
+			should.Hold(t, a.deleted, "the pod was left behind")
 		})
 	}
 }
@@ -380,57 +377,11 @@ func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
 				test.change(&spec)
 			}
 			_, err := a.on(t, test.options).Start(t.Context(), spec)
-			if test.used && !errors.Is(err, engine.ErrImageMissing) {
-				t.Errorf("the error is %v", err)
-			}
+			should.Hold(t, !test.used || errors.Is(err, engine.ErrImageMissing), "the error is %v", err)
 			if !test.used {
 				said(t, err, nil, "made with other settings", "sessions export")
 			}
-			if a.deleted || a.claim != nil {
-				t.Errorf("the pod was removed: %t, and it has the claim %v", a.deleted, a.claim)
-			}
-		})
-	}
-}
-
-// A pod of a version that made a container for each language is listed and removed as one, and is never replaced while files are in
-// it.
-func TestAPodOfAnEarlierVersion(t *testing.T) {
-	for name, languages := range map[string][]string{"csm-demo-dde35d6d5a4c578550d7": {"javascript", "python"}, "csm-demo-python-30ed996acce789e5caaa": {"python"}} {
-		t.Run(strings.Join(languages, " and "), func(t *testing.T) {
-			a := &apiServer{minor: "37", exec: notFound}
-			e := a.on(t, kubernetes.Options{})
-			spec := goldenSpec()
-			spec.Lasts = true
-			a.pod = a.podFor(t, e, spec)
-			a.pod.Name = name
-			delete(a.pod.Annotations, "code-sandbox-mcp.used")
-			containers := make(map[string]string)
-			for _, language := range languages {
-				containers["csm-demo-"+language], a.pod.Annotations["code-sandbox-mcp.used."+language] = language, "true"
-			}
-			text, _ := json.Marshal(containers)
-			a.pod.Annotations["code-sandbox-mcp.containers"], a.pod.Annotations["code-sandbox-mcp.shape"], a.pod.Annotations["code-sandbox-mcp.frame"] = string(text), "earlier", "earlier"
-			listed := func(containers int) {
-				t.Helper()
-				has, err := e.List(t.Context(), sandbox.LabelHost, "host")
-				if err != nil || len(has.Containers) != containers || len(has.Volumes) != 1 || containers > 0 && (has.Containers[0].Name != spec.Name || !has.Containers[0].Running) {
-					t.Errorf("listed: %+v, %v", has, err)
-				}
-			}
-			listed(1)
-			if err := e.Remove(t.Context(), nil, []string{spec.Volume}); err == nil {
-				t.Error("its volume was removed")
-			}
-			should.OK(t, e.Remove(t.Context(), []string{spec.Name}, nil))
-			listed(0)
-			_, err := e.Start(t.Context(), spec)
-			if said(t, err, nil, "by another version", "sessions export"); a.deleted {
-				t.Error("the pod was removed")
-			}
-			if err := e.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}); err != nil || !a.deleted {
-				t.Errorf("the pod is left, %v", err)
-			}
+			should.Hold(t, !a.deleted && a.claim == nil, "the pod was removed: %t, and it has the claim %v", a.deleted, a.claim)
 		})
 	}
 }
@@ -469,9 +420,8 @@ func TestAClaimIsKnownToAServerWithoutClaims(t *testing.T) {
 	if list, err := e.List(t.Context(), sandbox.LabelHost, "host"); err != nil || len(list.Volumes) != 1 || list.Volumes[0].Name != spec.Volume {
 		t.Errorf("the volumes are %+v, %v", list.Volumes, err)
 	}
-	if err := e.Remove(t.Context(), nil, []string{spec.Volume}); err != nil || a.claim != nil {
-		t.Errorf("the claim %v is left, %v", a.claim, err)
-	}
+	err := e.Remove(t.Context(), nil, []string{spec.Volume})
+	should.Hold(t, err == nil && a.claim == nil, "the claim %v is left, %v", a.claim, err)
 }
 
 // Every setting that a pod is made with is in the key of what a session may take over, and nothing of one session is.
@@ -486,12 +436,11 @@ func TestTheShapeOfAPod(t *testing.T) {
 	seen := map[string]string{shape(kubernetes.Options{}, nil): "none"}
 	for name, o := range map[string]kubernetes.Options{
 		"storage class": {StorageClass: "fast"}, "another": {StorageClass: "slow"}, "RuntimeClass": {RuntimeClass: "gvisor"}, "programs": {ProgramsImage: "images.example/programs:2"},
-		"warm pool": {WarmPool: "code"}, "users": {Users: "5000-6000"}, "seccomp": {SeccompProfile: "profiles/ours.json"}, "user namespaces": {UserNamespaces: true},
+		"users": {Users: "5000-6000"}, "seccomp": {SeccompProfile: "profiles/ours.json"}, "user namespaces": {UserNamespaces: true},
 	} {
 		key := shape(o, nil)
-		if other, has := seen[key]; has {
-			t.Errorf("%s has the shape of %s", name, other)
-		}
+		other, has := seen[key]
+		should.Hold(t, !has, "%s has the shape of %s", name, other)
 		seen[key] = name
 	}
 	should.Equal(t, seen[shape(kubernetes.Options{}, func(s *engine.Spec) { s.Limits.TmpBytes++ })], "", "limits do not count")
@@ -525,9 +474,7 @@ func TestAClaimWithoutAVolume(t *testing.T) {
 			said(t, err, nil, words...)
 			a.mu.Lock()
 			defer a.mu.Unlock()
-			if a.pod != nil || a.claim != nil {
-				t.Errorf("left behind: %+v, %+v", a.pod, a.claim)
-			}
+			should.Hold(t, a.pod == nil && a.claim == nil, "left behind: %+v, %+v", a.pod, a.claim)
 		})
 	}
 	t.Run("of a pod that is not admitted", func(t *testing.T) {
@@ -550,9 +497,7 @@ func TestWhatIsAnothersIsNamed(t *testing.T) {
 		spec.Lasts = true
 		_, err := a.on(t, kubernetes.Options{StorageClass: "fast"}).Start(t.Context(), spec)
 		said(t, err, nil, "another "+kind, "theirs", "session_id", "`kubectl delete "+kind+" theirs --namespace sandboxes`")
-		if a.deleted || kind == "persistentvolumeclaim" && a.claim == nil {
-			t.Errorf("the %s was removed", kind)
-		}
+		should.Hold(t, !a.deleted && (kind != "persistentvolumeclaim" || a.claim != nil), "the %s was removed", kind)
 	}
 }
 
@@ -585,9 +530,7 @@ func TestAContainerThatIsDownIsRemoved(t *testing.T) {
 	spec := goldenSpec()
 	a.pod = a.podFor(t, e, spec)
 	has, err := e.List(t.Context(), sandbox.LabelHost, "host")
-	if err != nil || len(has.Containers) != 1 || !has.Containers[0].Running {
-		t.Fatalf("listed: %+v, %v", has, err)
-	}
+	must.Hold(t, err == nil && len(has.Containers) == 1 && has.Containers[0].Running, "listed: %+v, %v", has, err)
 	must.OK(t, e.Remove(t.Context(), []string{spec.Name}, nil))
 	if has, err := e.List(t.Context(), sandbox.LabelHost, "host"); err != nil || len(has.Containers) > 0 || len(has.Volumes) != 1 || a.deleted {
 		t.Errorf("listed: %+v, %v", has, err)
@@ -633,7 +576,5 @@ func TestNamesThatAClusterTakes(t *testing.T) {
 	for key := range pod.Annotations {
 		wrong = append(wrong, validation.IsQualifiedName(key)...)
 	}
-	if len(wrong) > 0 {
-		t.Errorf("%s: %q", pod.Name, wrong)
-	}
+	should.Hold(t, len(wrong) == 0, "%s: %q", pod.Name, wrong)
 }

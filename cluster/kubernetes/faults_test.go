@@ -5,9 +5,11 @@ package kubernetes_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,34 +23,16 @@ import (
 
 const lasting = "import time; print('up', flush=True); time.sleep(600)"
 
-// refused starts a container, which must fail for a reason that a person can do something about, and leave no pod behind.
-func (on *target) refused(ctx context.Context, t *testing.T, spec engine.Spec, want error, words ...string) {
-	t.Helper()
-	p, err := on.Start(ctx, spec)
-	if err == nil {
-		p.Close()
-		t.Fatal("it started")
-	}
-	said(t, err, want, words...)
-	should.Equal(t, on.pods(t), "", "left behind")
-}
-
 // said looks at the words of an error for a person.
 func said(t *testing.T, err, want error, words ...string) {
 	t.Helper()
 	var e *kubernetes.Error
-	if !errors.As(err, &e) || want != nil && !errors.Is(err, want) {
-		t.Fatalf("the error is %v", err)
-	}
+	must.Hold(t, errors.As(err, &e) && (want == nil || errors.Is(err, want)), "the error is %v", err)
 	reason, fix := e.Explain()
 	for _, word := range words {
-		if !strings.Contains(reason+" "+fix, word) {
-			t.Errorf("%q is missing in: %s Hint: %s", word, reason, fix)
-		}
+		should.Hold(t, strings.Contains(reason+" "+fix, word), "%q is missing in: %s Hint: %s", word, reason, fix)
 	}
-	if fix == "" || strings.Contains(reason, "\n") {
-		t.Errorf("%q, %q", reason, fix)
-	}
+	should.Hold(t, fix != "" && !strings.Contains(reason, "\n"), "%q, %q", reason, fix)
 }
 
 // pods names those of the test that are there and are not being removed.
@@ -60,12 +44,10 @@ func (on *target) pods(t *testing.T) string {
 
 func up(t *testing.T, on *target, spec engine.Spec) engine.Process {
 	t.Helper()
-	p, err := on.Start(t.Context(), spec)
-	must.OK(t, err)
+	p := must.Get(on.Start(t.Context(), spec))(t)
 	t.Cleanup(func() { p.Close() })
-	if _, err := io.ReadFull(p, make([]byte, len("up\n"))); err != nil {
-		t.Fatal(err, p.Stderr())
-	}
+	_, err := io.ReadFull(p, make([]byte, len("up\n")))
+	must.Hold(t, err == nil, "%v %v", err, p.Stderr())
 	return p
 }
 
@@ -97,12 +79,10 @@ func TestAPodThatReachesSomethingIsRefused(t *testing.T) {
 	do := func(code string) string {
 		t.Helper()
 		up(t, &shut, spec)
-		program, err := shut.Exec(t.Context(), spec.Name, []string{"python3", "-Ic", code})
-		must.OK(t, err)
+		program := must.Get(shut.Exec(t.Context(), spec.Name, []string{"python3", "-Ic", code}))(t)
 		said, _ := io.ReadAll(program)
-		if err := shut.Remove(t.Context(), []string{spec.Name}, nil); err != nil || program.Stderr() != "" {
-			t.Fatal(err, program.Stderr())
-		}
+		err := shut.Remove(t.Context(), []string{spec.Name}, nil)
+		must.Hold(t, err == nil && program.Stderr() == "", "%v %v", err, program.Stderr())
 		return string(said)
 	}
 	do(`import os, site
@@ -125,65 +105,8 @@ open(folder + "/any.pth", "w").write("import sys; open('/mnt/data/ran', 'a').wri
 		`go-template={{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}}{{end}}{{end}}`); pods != "" {
 		t.Errorf("left behind: %s", pods)
 	}
-	if ran := do("print(open('/mnt/data/ran').read())"); ran != "x\n" {
-		t.Errorf("code of the session has run %d times, where once is right", len(ran)-1)
-	}
-}
-
-func TestAQuotaIsSaid(t *testing.T) {
-	on := onCluster(t, nil)
-	on.cluster.Apply(t, "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none}\nspec: {hard: {pods: \"0\"}}\n")
-	on.cluster.Kubectl(t, "wait", "resourcequota/none", "--for=jsonpath={.status.used.pods}", "--timeout=30s")
-	on.refused(t.Context(), t, on.spec(t, "python3", "-c", lasting), nil, "quota is used up", "pods=1", on.cluster.Namespace)
-}
-
-func TestAnAdmissionPolicyIsSaid(t *testing.T) {
-	on := onCluster(t, nil)
-	name := on.cluster.Namespace
-	on.cluster.Apply(t, `
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: `+name+`}
-spec:
-  failurePolicy: Fail
-  matchConstraints:
-    objectSelector: {matchLabels: {`+testLabel+`: `+on.mark+`}}
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-  validations: [{expression: "has(object.metadata.labels.team)", message: "a pod needs a team"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: `+name+`}
-spec: {policyName: `+name+`, validationActions: [Deny]}
-`)
-	spec := on.spec(t, "python3", "-c", lasting)
-	for { // the API server takes it up a moment later
-		p, err := on.Start(t.Context(), spec)
-		if err != nil {
-			break
-		}
-		p.Close()
-		must.OK(t, on.Remove(t.Context(), []string{spec.Name}, nil))
-	}
-	on.refused(t.Context(), t, spec, nil, "does not admit the pod", "a pod needs a team")
-}
-
-func TestAnImageThatIsMissingIsSaid(t *testing.T) {
-	on := onCluster(t, nil)
-	spec := on.spec(t, "python3", "-c", lasting)
-	spec.Image = "localhost/no-such-image:1"
-	on.refused(t.Context(), t, spec, engine.ErrImageMissing, "localhost/no-such-image:1", "nodes")
-}
-
-// A claim that no volume comes for.
-func TestAClaimThatIsNotBoundIsSaid(t *testing.T) {
-	on := onCluster(t, func(o *kubernetes.Options) { o.StorageClass = "no-such-class" })
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	on.refused(ctx, t, on.spec(t, "python3", "-c", lasting), nil, "No node takes the pod", "no-such-class", "kubectl get events --namespace "+on.cluster.Namespace)
-	if left, err := on.List(t.Context(), testLabel, on.mark); err != nil || len(left.Volumes) > 0 {
-		t.Errorf("left behind: %+v, %v", left, err)
-	}
+	ran := do("print(open('/mnt/data/ran').read())")
+	should.Hold(t, ran == "x\n", "code of the session has run %d times, where once is right", len(ran)-1)
 }
 
 func TestAnAccountIsSaid(t *testing.T) {
@@ -254,51 +177,6 @@ func TestNoClusterIsSaid(t *testing.T) {
 	}
 }
 
-// A pod of the same name that another controller has is left alone.
-func TestAnothersPodIsLeftAlone(t *testing.T) {
-	on := onCluster(t, nil)
-	spec := on.spec(t, "python3", "-c", lasting)
-	up(t, on, spec)
-	name := on.pods(t)
-	must.OK(t, on.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}))
-	on.cluster.Kubectl(t, "wait", "--for=delete", "pod/"+name)
-	on.cluster.Apply(t, `
-apiVersion: v1
-kind: Pod
-metadata: {name: `+name+`, labels: {app.kubernetes.io/managed-by: another}}
-spec:
-  schedulingGates: [{name: example.com/never}]
-  securityContext: {runAsNonRoot: true, runAsUser: 1000, seccompProfile: {type: RuntimeDefault}}
-  containers: [{name: main, image: none, securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]
-`)
-	p, err := on.Start(t.Context(), spec)
-	if err == nil {
-		p.Close()
-		t.Fatal("it started")
-	}
-	should.OK(t, on.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}))
-	should.Equal(t, on.cluster.Kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.deletionTimestamp}"), "", "it is being removed since")
-	should.Contain(t, err.Error(), "another", "the error is %v", err)
-}
-
-func TestNamesAreOfAnyLength(t *testing.T) {
-	on := onCluster(t, nil)
-	spec := on.spec(t, "python3", "-c", lasting)
-	first, long := spec.Name, strings.Repeat("Long_", 40)
-	spec.Name, spec.Volume, spec.Labels["code-sandbox-mcp.name"] = first+long, first+long, long+" é"
-	up(t, on, spec)
-	second := on.spec(t, "python3", "-c", lasting)
-	second.Name, second.Volume = first+long+"2", first+long+"2"
-	up(t, on, second)
-	list, err := on.List(t.Context(), "code-sandbox-mcp.name", long+" é")
-	if err != nil || len(list.Containers) != 1 || list.Containers[0].Name != spec.Name || list.Containers[0].Labels["code-sandbox-mcp.name"] != long+" é" {
-		t.Errorf("the list is %+v, %v", list, err)
-	}
-	for _, s := range []engine.Spec{spec, second} {
-		should.OK(t, on.Remove(t.Context(), []string{s.Name}, []string{s.Volume}))
-	}
-}
-
 // What is in a claim outlives its pod, and a container that was lost can be started again.
 func TestAPodThatIsDeletedComesBackWithItsFiles(t *testing.T) {
 	on := onCluster(t, nil)
@@ -307,9 +185,8 @@ func TestAPodThatIsDeletedComesBackWithItsFiles(t *testing.T) {
 	on.cluster.Kubectl(t, "delete", "pod", on.pods(t), "--grace-period=1")
 	ends(t, p)
 	should.Be(t, should.ErrOf(on.Exec(t.Context(), spec.Name, []string{"true"})), engine.ErrContainerGone, "the error")
-	if _, err := on.List(t.Context(), testLabel, on.mark); err != nil || on.PodUID(spec.Name) != "" {
-		t.Errorf("it is remembered after it was not listed, %v", err)
-	}
+	_, err := on.List(t.Context(), testLabel, on.mark)
+	should.Hold(t, err == nil && on.PodUID(spec.Name) == "", "it is remembered after it was not listed, %v", err)
 	other := *on
 	other.Engine = kubernetes.Open(on.options)
 	t.Cleanup(func() { other.Close() })
@@ -318,11 +195,9 @@ func TestAPodThatIsDeletedComesBackWithItsFiles(t *testing.T) {
 	on.cluster.Kubectl(t, "delete", "pod", on.pods(t), "--grace-period=1")
 	ends(t, first)
 	up(t, &other, spec)
-	program, err := on.Exec(t.Context(), spec.Name, []string{"cat", "/mnt/data/kept"})
-	must.OK(t, err)
-	if kept, _ := io.ReadAll(program); string(kept) != "xxx" {
-		t.Errorf("the file has %q", kept)
-	}
+	program := must.Get(on.Exec(t.Context(), spec.Name, []string{"cat", "/mnt/data/kept"}))(t)
+	kept, _ := io.ReadAll(program)
+	should.Hold(t, string(kept) == "xxx", "the file has %q", kept)
 	if is := on.cluster.Kubectl(t, "get", "pod", on.pods(t), "-o", "jsonpath={.metadata.uid}"); on.PodUID(spec.Name) != is {
 		t.Errorf("the pod is %s, and %s is taken for it", is, on.PodUID(spec.Name))
 	}
@@ -337,9 +212,8 @@ func TestAnEndThatIsNotedLate(t *testing.T) {
 	ends(t, p)
 	up(t, on, spec)
 	_ = on.NoteEnd(t.Context(), spec.Name)
-	if list, err := on.List(t.Context(), testLabel, on.mark); err != nil || len(list.Containers) != 1 || !list.Containers[0].Running {
-		t.Errorf("the list is %+v, %v", list, err)
-	}
+	list, err := on.List(t.Context(), testLabel, on.mark)
+	should.Hold(t, err == nil && len(list.Containers) == 1 && list.Containers[0].Running, "the list is %+v, %v", list, err)
 }
 
 // A pod that writes far over its limit is evicted by the node.
@@ -357,12 +231,110 @@ time.sleep(600)`)
 	t.Logf("evicted after %v", time.Since(began))
 	for { // the node tells of it a moment later
 		list, err := on.List(t.Context(), testLabel, on.mark)
-		if err != nil || len(list.Containers) != 1 {
-			t.Fatalf("the list is %+v, %v", list, err)
-		}
+		must.Hold(t, err == nil && len(list.Containers) == 1, "the list is %+v, %v", list, err)
 		if !list.Containers[0].Running {
 			break
 		}
 	}
 	should.Be(t, should.ErrOf(on.Exec(t.Context(), spec.Name, []string{"true"})), engine.ErrContainerGone, "the error")
+}
+
+// output runs a container to its end and returns what it wrote to stdout.
+func (on *target) output(t *testing.T, code string) string {
+	t.Helper()
+	p := must.Get(on.Start(t.Context(), on.spec(t, "python3", "-c", code)))(t)
+	t.Cleanup(func() { p.Close() })
+	out, err := io.ReadAll(p)
+	if err != nil || p.Stderr() != "" {
+		t.Logf("%v, stderr: %s", err, p.Stderr())
+	}
+	return string(out)
+}
+
+// Where pods cannot mount images, code owns nothing of our programs, and cannot read the supervisor.
+func TestProgramsAreCopiedWhereImagesAreNoVolumes(t *testing.T) {
+	on := onCluster(t, nil)
+	must.OK(t, on.WithoutImageVolumes(t.Context()))
+	got := on.output(t, `import os
+s = os.stat("/opt/code-sandbox-mcp/supervisor")
+print(oct(s.st_mode & 0o777), s.st_uid == os.getuid(), os.access("/opt/code-sandbox-mcp/supervisor", os.R_OK), os.access("/opt/code-sandbox-mcp/python/main.py", os.R_OK))
+try: open("/opt/code-sandbox-mcp/x", "w")
+except OSError as e: print(e.strerror)`)
+	should.Equal(t, got, "0o111 False False True\nRead-only file system\n")
+}
+
+// Policies that come a moment after their pod are waited for, and others are not.
+func TestLatePolicies(t *testing.T) {
+	open := fmt.Errorf("look: %w", kubernetes.ErrReaches)
+	other := errors.New("another")
+	for name, test := range map[string]struct {
+		found []error // by the looks; the last, by all after it
+		most  time.Duration
+		looks int // 0: some
+		want  error
+	}{
+		"at once":      {[]error{nil}, time.Minute, 1, nil},
+		"late":         {[]error{open, open, nil}, time.Minute, 3, nil},
+		"never":        {[]error{open}, time.Second, 0, kubernetes.ErrReaches},
+		"another":      {[]error{other}, time.Minute, 1, other},
+		"late another": {[]error{open, other}, time.Minute, 2, other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			looks := 0
+			err := kubernetes.WhenShut(t.Context(), test.most, func() error {
+				looks++
+				return test.found[min(looks, len(test.found))-1]
+			})
+			should.Hold(t, errors.Is(err, test.want) && (test.looks <= 0 || looks == test.looks) && looks >= 1,
+				"%v after %d looks", err, looks)
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	should.Be(t, kubernetes.WhenShut(ctx, time.Minute, func() error { return open }), kubernetes.ErrReaches, "the error")
+}
+
+func TestNameServers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	text := "search a.svc.cluster.local\nnameserver 10.96.0.10\n# nameserver 10.0.0.1\nnameserver fd00::a\nnameserver\noptions ndots:5\n"
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
+	should.EqualSlice(t, kubernetes.NameServers(path), []string{"10.96.0.10", "fd00::a"})
+	got := kubernetes.NameServers(path + "none")
+	should.Hold(t, len(got) == 0, "%v", got)
+}
+
+// Each engine has a canary of its own, which is replaced where it goes, and removed by its engine or once it has ended.
+func TestCanaries(t *testing.T) {
+	on := onCluster(t, func(o *kubernetes.Options) { o.RuntimeClass = "" })
+	other := kubernetes.Open(on.options)
+	t.Cleanup(func() { other.Close() })
+	canary := func(e *kubernetes.Engine) string {
+		t.Helper()
+		name, at, err := e.Canary(t.Context(), on.image)
+		must.Hold(t, err == nil && len(at) != 0, "%v %v", at, err)
+		return name
+	}
+	left := func() string {
+		t.Helper()
+		return on.cluster.Kubectl(t, "get", "pods", "--selector", "app.kubernetes.io/component=canary", "-o",
+			`go-template={{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}} {{end}}{{end}}`)
+	}
+	first, second := canary(on.Engine), canary(other)
+	should.Hold(t, first != second && canary(on.Engine) == first, "the canaries are %s, %s", first, second)
+	on.cluster.Kubectl(t, "delete", "pod", first, "--grace-period=1")
+	third := canary(on.Engine)
+	should.Hold(t, third != first, "one that is gone is relied on")
+	options := on.options
+	on.Close()
+	on.Engine = kubernetes.Open(options) // for what looks whether anything is left
+	got := left()
+	should.Hold(t, !strings.Contains(got, third) && strings.Contains(got, second), "after one engine was closed there are %s", got)
+	on.cluster.Kubectl(t, "patch", "pod", second, "--patch", `{"spec":{"activeDeadlineSeconds":1}}`)
+	on.cluster.Kubectl(t, "wait", "pod", second, "--for=jsonpath={.status.phase}=Failed", "--timeout=60s")
+	removed, err := on.RemoveEnded(t.Context())
+	should.Hold(t, err == nil && slices.Contains(removed, second), "removed are %v, %v", removed, err)
+	got = left()
+	should.Hold(t, !strings.Contains(got, second), "left is %s", got)
+	on.cluster.Kubectl(t, "get", "networkpolicy", "code-sandbox-mcp-sandboxes", "code-sandbox-mcp-canary")
 }

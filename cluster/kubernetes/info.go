@@ -40,10 +40,10 @@ func inWords(u engine.Users) string {
 	return fmt.Sprintf("one for each session, from %d to %d", u.First, u.First+u.Count-1)
 }
 
-// podSecurity is the label of a namespace for its admission level.
+// podSecurity is a namespace's label for its admission level.
 const podSecurity = "pod-security.kubernetes.io/enforce"
 
-// Info looks at the cluster, and starts nothing. If it fails, it returns the part known by then.
+// Info looks at the cluster, and starts no pod. If it fails, it returns the part known by then.
 func (e *Engine) Info(ctx context.Context) (Info, error) {
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
@@ -84,7 +84,7 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 
 // Shown is the evidence from the started pods.
 type Shown struct {
-	Loopback  bool   // they have nothing but that; else, a policy keeps them from the network
+	Loopback  bool   // they have that alone; else, a policy keeps them from the network
 	Transport string // how programs in them are reached
 	// Tried are the forbidden addresses that they tried and did not reach.
 	Tried []netip.AddrPort
@@ -112,7 +112,7 @@ func (i Info) IsGVisor() bool {
 	return strings.Contains(i.RuntimeClass, "gvisor") || strings.Contains(i.Handler, "runsc") || strings.Contains(i.Handler, "gvisor")
 }
 
-// Tasks returns the limit of processes and threads for a session's user.
+// Tasks returns the process and thread limit for a session's user.
 func (e *Engine) Tasks(limits engine.Limits) int64 { return tasksOf(limits, e.users) }
 
 // OwnBytes returns the size of a container's writable places beside its volume, all of them in memory.

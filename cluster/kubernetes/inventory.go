@@ -3,7 +3,6 @@
 package kubernetes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -47,12 +45,10 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 		if isLeaving(pod) || !carries(labels) {
 			continue
 		}
-		if len(uses(pod)) > 0 || isOver(pod) { // somebody has to remove one that is over
-			name := listedName(pod)
-			labels[sandbox.LabelLanguage] = cmp.Or(labels[sandbox.LabelLanguage], containersOf(pod)[name])
+		if isUsed(pod) || isOver(pod) { // one that is over has to be removed
 			inventory.Containers = append(inventory.Containers, engine.Container{
-				Name: name, Labels: labels, Running: runs(pod), Created: pod.CreationTimestamp.Time,
-				Place: engine.Location{Pod: pod.Name, Node: pod.Spec.NodeName},
+				Name: pod.Annotations[noteContainer], Labels: labels, Running: runs(pod), Created: pod.CreationTimestamp.Time,
+				Place: engine.Location{Name: "pod " + pod.Name, Node: pod.Spec.NodeName},
 			})
 		}
 		if !hasClaim(pod) && !isOver(pod) {
@@ -80,14 +76,13 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 
 // runs reports whether a program of a pod runs. Its status may lag: the engine enters it before.
 func runs(pod *core.Pod) bool {
-	goesOn := slices.ContainsFunc(uses(pod), func(key string) bool { return pod.Annotations[key] != hasEnded })
-	return goesOn && !isOver(pod) && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+	return isUsed(pod) && pod.Annotations[noteUsed] != hasEnded && !isOver(pod) && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
 		return s.Name == mainContainer && s.State.Terminated != nil
 	})
 }
 
-// Remove implements engine.Engine. If the pod holds the files, it empties the container, which waits in the pod; else the pod goes,
-// with all containers of an earlier version. A pod asked to go counts as gone: the next start waits for its name.
+// Remove implements engine.Engine. If the pod holds the files, it empties the container, which waits in the pod; else the pod goes.
+// A pod asked to go counts as gone: the next start waits for its name.
 func (e *Engine) Remove(ctx context.Context, containers, volumes []string) error {
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
@@ -149,7 +144,7 @@ func (e *Engine) podsOf(ctx context.Context, c *cluster, containers, volumes []s
 	}
 	has := func(container string) bool {
 		for _, pod := range found {
-			if containersOf(pod)[container] != "" {
+			if pod.Annotations[noteContainer] == container {
 				return true
 			}
 		}
@@ -172,36 +167,31 @@ func (e *Engine) podsOf(ctx context.Context, c *cluster, containers, volumes []s
 
 // removeFrom removes the named containers and volumes from a pod.
 func (e *Engine) removeFrom(ctx context.Context, c *cluster, pod *core.Pod, containers, volumes []string) error {
-	all, used := containersOf(pod), uses(pod)
-	named := slices.ContainsFunc(containers, func(name string) bool { return all[name] != "" })
+	named := slices.Contains(containers, pod.Annotations[noteContainer])
 	withVolume := slices.Contains(volumes, pod.Annotations[noteVolume])
 	switch {
-	case withVolume && !named && len(used) > 0 && !isOver(pod):
+	case withVolume && !named && isUsed(pod) && !isOver(pod):
 		return fmt.Errorf("remove volume %s: a container uses it", pod.Annotations[noteVolume])
 	case withVolume || isOver(pod) || hasClaim(pod):
 		return e.delete(ctx, c, pod, now)
-	case len(used) == 0:
+	case !isUsed(pod):
 		return nil
 	}
-	for _, container := range all {
-		if err := e.reset(ctx, c, pod, container); err != nil {
-			return err
-		}
+	if err := e.reset(ctx, c, pod); err != nil {
+		return err
 	}
-	for _, key := range used {
-		if err := c.note(ctx, pod, key, nil); err != nil {
-			return e.apiError(c.Client, err)
-		}
+	if err := c.note(ctx, pod, nil); err != nil {
+		return e.apiError(c.Client, err)
 	}
 	return nil
 }
 
-// reset ends everything in a container, which then waits to be entered. Code can kill the program that does that, but not for
+// reset ends everything in a pod's container, which then waits to be entered. Code can kill the program that does that, but not for
 // ever: then the pod goes, with the files in it.
-func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
+func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod) error {
 	var err error
 	for range mostKilled {
-		if err = e.tryReset(ctx, c, pod, container); !errors.Is(err, errKilled) {
+		if err = e.tryReset(ctx, c, pod); !errors.Is(err, errKilled) {
 			break
 		}
 	}
@@ -209,14 +199,14 @@ func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod, container
 	case errors.Is(err, errKilled):
 		e.log.Warn("code keeps its container from being emptied: the pod is removed", "pod", pod.Name)
 		return e.delete(ctx, c, pod, 1)
-	case err != nil && !errors.Is(err, engine.ErrContainerGone): // nothing runs in a stopped one
-		return fmt.Errorf("empty container %s of pod %s: %w", container, pod.Name, err)
+	case err != nil && !errors.Is(err, engine.ErrContainerGone): // no code runs in a stopped one
+		return fmt.Errorf("empty the container of pod %s: %w", pod.Name, err)
 	}
 	return nil
 }
 
-func (e *Engine) tryReset(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
-	p, err := c.exec(pod.Name, container, []string{supervisor, "reset"})
+func (e *Engine) tryReset(ctx context.Context, c *cluster, pod *core.Pod) error {
+	p, err := c.exec(pod.Name, []string{supervisor, "reset"})
 	if err != nil {
 		return err
 	}

@@ -58,9 +58,7 @@ func onCluster(tb testing.TB, change func(*kubernetes.Options)) *target {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		left, err := t.List(ctx, testLabel, t.mark)
-		if len(left.Containers)+len(left.Volumes) > 0 || err != nil {
-			tb.Errorf("left behind: %+v, %v", left, err)
-		}
+		should.Hold(tb, len(left.Containers)+len(left.Volumes) <= 0 && err == nil, "left behind: %+v, %v", left, err)
 		_ = t.Close()
 	})
 	return t

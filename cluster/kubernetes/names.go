@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,13 +25,13 @@ const (
 	labelVolume = prefix + "volume" // its hash, on its pods and its claim
 	labelHas    = prefix + "has."   // with the hash of a container's name
 
-	noteLabels     = prefix + "labels"     // the true ones, in JSON
-	noteVolume     = prefix + "volume"     // its true name
-	noteContainers = prefix + "containers" // by its true name the container's name in the pod, in JSON; several in a pod of an earlier version
-	noteUsed       = prefix + "used"       // that it was started and not removed since; earlier versions add a container's name in the pod
-	noteShape      = prefix + "shape"      // of the pod's spec
-	noteFrame      = prefix + "frame"      // of the part that no setting of a server changes while files are in the pod
-	noteLimits     = prefix + "limits"     // the limits in its shape, in JSON
+	noteLabels    = prefix + "labels"    // the true ones, in JSON
+	noteVolume    = prefix + "volume"    // its true name
+	noteContainer = prefix + "container" // the true name of the container in a pod
+	noteUsed      = prefix + "used"      // that it was started and not removed since
+	noteShape     = prefix + "shape"     // of the pod's spec
+	noteFrame     = prefix + "frame"     // of the part that no server's setting changes while files are in the pod
+	noteLimits    = prefix + "limits"    // the limits in its shape, in JSON
 
 	mainContainer = "main" // its name in the pod
 )
@@ -64,7 +63,7 @@ func objectName(name string) string {
 	return strings.TrimRight(readable[:min(len(readable), 40)], "-") + "-" + hash(name)
 }
 
-// metadata returns the metadata of an object for a volume.
+// metadata returns an object's metadata for a volume.
 func metadata(name, volume string, labels map[string]string) meta.ObjectMeta {
 	m := meta.ObjectMeta{
 		Name:        name,
@@ -80,7 +79,7 @@ func metadata(name, volume string, labels map[string]string) meta.ObjectMeta {
 func toJSON(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // a type of the API, or made of its types
+		panic(err) // an API type, or made of API types
 	}
 	return string(text)
 }
@@ -91,27 +90,14 @@ func fromJSON(text string) map[string]string {
 	return values
 }
 
-// containersOf maps the true names of a pod's containers to those in the pod.
-func containersOf(pod *core.Pod) map[string]string { return fromJSON(pod.Annotations[noteContainers]) }
-
 // The values of noteUsed.
 const (
 	inUse    = "true"
 	hasEnded = "ended" // its program, by itself
 )
 
-// uses returns the keys of noteUsed in a pod; none: nobody uses it.
-func uses(pod *core.Pod) []string {
-	return slices.DeleteFunc(slices.Collect(maps.Keys(pod.Annotations)), func(key string) bool { return !strings.HasPrefix(key, noteUsed) })
-}
-
-// listedName returns the name by which a pod is listed. Names end in a language: of several, Python's is the last.
-func listedName(pod *core.Pod) (last string) {
-	for name := range containersOf(pod) {
-		last = max(last, name)
-	}
-	return last
-}
+// isUsed reports whether a pod's container was started, and not removed since.
+func isUsed(pod *core.Pod) bool { return pod.Annotations[noteUsed] != "" }
 
 // hasClaim reports whether a pod keeps its files in a claim.
 func hasClaim(pod *core.Pod) bool {

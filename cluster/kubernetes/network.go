@@ -1,4 +1,4 @@
-// Proof that a pod reaches nothing: a policy against it, and a probe from each pod.
+// Proof that a pod is shut off: a policy against it, and a probe from each pod.
 
 package kubernetes
 
@@ -34,8 +34,8 @@ const (
 	canaries         = "canary" // component of the pods that those must not reach
 )
 
-// policies let nothing into the pods of code and nothing out, and everybody to the canaries, whatever else is denied in the
-// namespace: a canary that policies shut off would prove nothing.
+// policies let no traffic into code's pods or out, and all traffic to the canaries, whatever else is denied in the
+// namespace: a canary that policies shut off would prove no more.
 func policies() []*networking.NetworkPolicy {
 	of := func(name, of string, rules []networking.NetworkPolicyIngressRule, types ...networking.PolicyType) *networking.NetworkPolicy {
 		return &networking.NetworkPolicy{
@@ -51,7 +51,7 @@ func policies() []*networking.NetworkPolicy {
 	}
 }
 
-// ensurePolicies makes the missing policies. A changed one is somebody's right: pods show its effect.
+// ensurePolicies makes the missing policies. An operator may change one: pods show its effect.
 func ensurePolicies(ctx context.Context, c *kube.Client) error {
 	for _, policy := range policies() {
 		err := c.Get(ctx, policy.Name, &networking.NetworkPolicy{})
@@ -65,9 +65,9 @@ func ensurePolicies(ctx context.Context, c *kube.Client) error {
 	return nil
 }
 
-// network is the evidence on the reach of pods. A policy alone proves nothing, because many clusters enforce none: before anything
+// network is the evidence on pods' reach. A policy alone is no proof, because many clusters enforce none: before anything
 // starts in a pod with more than its loopback, it tries to reach known listeners, and a listening pod of ours, the canary, to
-// which no policy of ours applies. A pod that reaches one of them is refused.
+// which our policies do not apply. A pod that reaches one is refused.
 type network struct {
 	turn     *semaphore.Weighted // held while the following is read or changed, and the cluster is asked for it
 	met      bool                // a pod was probed
@@ -88,9 +88,9 @@ const (
 
 	resolveEvery = time.Minute
 	resolveTime  = time.Second
-	mostServers  = 4 // of the addresses of the API server's name
+	mostServers  = 4 // of the API server's addresses
 
-	// policyTime is a network plugin's time to shut a new pod, in which nothing ran yet.
+	// policyTime is a network plugin's time to shut a new pod, before code runs in it.
 	policyTime  = 5 * time.Second
 	policyPause = 250 * time.Millisecond
 
@@ -116,12 +116,12 @@ func whenShut(ctx context.Context, most time.Duration, look func() error) (err e
 }
 
 // probeAgain probes a pod that another server started; its policies may have changed.
-func (e *Engine) probeAgain(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
-	targets, err := e.network.targets(ctx, e, c, pod, container)
+func (e *Engine) probeAgain(ctx context.Context, c *cluster, pod *core.Pod) error {
+	targets, err := e.network.targets(ctx, e, c, pod)
 	if err != nil {
 		return err
 	}
-	only, reached, err := e.reach(ctx, c, pod, container, targets)
+	only, reached, err := e.reach(ctx, c, pod, targets)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (e *Engine) probeAgain(ctx context.Context, c *cluster, pod *core.Pod, cont
 }
 
 // targets returns the addresses that a pod is to try.
-func (n *network) targets(ctx context.Context, e *Engine, c *cluster, pod *core.Pod, container string) ([]string, error) {
+func (n *network) targets(ctx context.Context, e *Engine, c *cluster, pod *core.Pod) ([]string, error) {
 	if err := n.turn.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (n *network) targets(ctx context.Context, e *Engine, c *cluster, pod *core.
 	targets := n.known(ctx, c, pod)
 	n.tried = targets
 	if !n.met {
-		only, reached, err := e.reach(ctx, c, pod, container, targets)
+		only, reached, err := e.reach(ctx, c, pod, targets)
 		if err != nil {
 			return nil, err
 		}
@@ -221,7 +221,7 @@ func nameServers(path string) []string {
 	return servers
 }
 
-// canaryAt returns the addresses of a canary.
+// canaryAt returns a canary's addresses.
 func canaryAt(canary *core.Pod) []string {
 	var at []string
 	for _, ip := range canary.Status.PodIPs {
@@ -230,9 +230,9 @@ func canaryAt(canary *core.Pod) []string {
 	return at
 }
 
-// reach makes a pod try to reach some addresses. only reports that it has nothing but loopback.
-func (e *Engine) reach(ctx context.Context, c *cluster, pod *core.Pod, container string, targets []string) (only bool, reached []string, err error) {
-	p, err := c.exec(pod.Name, container, append([]string{supervisor, "reach"}, targets...))
+// reach makes a pod try to reach some addresses. only reports that it has loopback alone.
+func (e *Engine) reach(ctx context.Context, c *cluster, pod *core.Pod, targets []string) (only bool, reached []string, err error) {
+	p, err := c.exec(pod.Name, append([]string{supervisor, "reach"}, targets...))
 	if err != nil {
 		return false, nil, err
 	}
@@ -305,7 +305,7 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 	}
 	n.canary = is
 	// A failure to reach it only proves something if it can be reached: by itself at least.
-	_, reached, err := e.reach(ctx, c, n.canary, mainContainer, canaryAt(n.canary))
+	_, reached, err := e.reach(ctx, c, n.canary, canaryAt(n.canary))
 	if err == nil && len(reached) == 0 {
 		err = errNoCanary
 	}
@@ -316,7 +316,7 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 	return nil
 }
 
-// makeCanary makes a canary of an image. Its name is this engine's alone, so that no other server ends it.
+// makeCanary makes a canary from an image. Its name is this engine's alone, so that no other server ends it.
 func (e *Engine) makeCanary(ctx context.Context, c *cluster, image string) error {
 	if _, err := e.removeEnded(ctx, c); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -69,7 +70,7 @@ func hasImageVolumes(v *version.Info) bool {
 func (o *Options) podOf(spec engine.Spec, u engine.Users, imageVolumes bool) *core.Pod {
 	pod := &core.Pod{ObjectMeta: metadata(objectName(spec.Volume), spec.Volume, spec.Labels)}
 	pod.Labels[labelHas+hash(spec.Name)] = ""
-	pod.Annotations[noteContainers], pod.Annotations[noteUsed] = toJSON(map[string]string{spec.Name: mainContainer}), inUse
+	pod.Annotations[noteContainer], pod.Annotations[noteUsed] = spec.Name, inUse
 	pod.Annotations[noteLimits] = toJSON(limitsOf(spec))
 	pod.Spec = o.podSpec(spec, u, imageVolumes)
 	pod.Annotations[noteShape], pod.Annotations[noteFrame] = shapeOf(pod.Spec), shapeOf(o.podSpec(frameOf(spec), u, imageVolumes))
@@ -88,7 +89,7 @@ func (o *Options) podSpec(spec engine.Spec, u engine.Users, imageVolumes bool) c
 	pod := core.PodSpec{
 		// A container that was killed for its memory comes back, with the files in its pod.
 		RestartPolicy: core.RestartPolicyAlways,
-		// Nothing of the cluster's is in a pod: no account, no addresses of services, no name servers, no names of hosts.
+		// A pod knows no part of the cluster: no account, no service addresses, no name servers, no host names.
 		AutomountServiceAccountToken: new(false),
 		EnableServiceLinks:           new(false),
 		Hostname:                     "sandbox",
@@ -117,12 +118,11 @@ func (o *Options) podSpec(spec engine.Spec, u engine.Users, imageVolumes bool) c
 	if !imageVolumes {
 		pod.InitContainers = []core.Container{o.copyPrograms(user)}
 	}
-	pod.Containers = []core.Container{container(spec, tasksOf(spec.Limits, u))}
+	pod.Containers = []core.Container{container(spec, tasksOf(spec.Limits, u), stateMounts(o.isClaim(spec)))}
 	return pod
 }
 
-// shapeOf returns an equal key for pods that do the same for a session, whichever language it began with and however long it
-// lasts.
+// shapeOf returns an equal key for pods that do the same for a session, whichever language it began with and however long it lasts.
 func shapeOf(spec core.PodSpec) string {
 	same := spec.DeepCopy()
 	same.TerminationGracePeriodSeconds, same.ActiveDeadlineSeconds = nil, nil
@@ -137,7 +137,7 @@ func frameOf(spec engine.Spec) engine.Spec {
 	return spec
 }
 
-// limitsOf returns the limits of a pod. Zero: no limit.
+// limitsOf returns a pod's limits. Zero: no limit.
 func limitsOf(spec engine.Spec) []float64 {
 	l := spec.Limits
 	return []float64{
@@ -164,7 +164,19 @@ var supervisor = path.Join(containers.ProgramsDir, "supervisor")
 // ownFolders are a container's own places besides the session's volume, which its keeper empties.
 var ownFolders = []string{"/tmp", "/var/tmp", "/run", "/dev/shm"}
 
-func container(spec engine.Spec, tasks int64) core.Container {
+// stateMounts brings engine.StateDir. In a claim, which has it from earlier versions too, it is a folder that the session's own place
+// hides.
+func stateMounts(isClaim bool) []core.VolumeMount {
+	if !isClaim {
+		return []core.VolumeMount{{Name: "state", MountPath: engine.StateDir}}
+	}
+	return []core.VolumeMount{
+		{Name: "data", MountPath: engine.StateDir, SubPath: sandbox.StateFolder},
+		{Name: "own", MountPath: path.Join(engine.WorkDir, sandbox.StateFolder), SubPath: "hidden", ReadOnly: true},
+	}
+}
+
+func container(spec engine.Spec, tasks int64, state []core.VolumeMount) core.Container {
 	keeper := []string{supervisor, "pod"}
 	for _, limit := range []struct {
 		name  string
@@ -175,19 +187,19 @@ func container(spec engine.Spec, tasks int64) core.Container {
 		}
 	}
 	keeper = append(keeper, "--core", "0") // a core dump would fill the volume with a copy of the memory
-	mounts := []core.VolumeMount{
+	mounts := append([]core.VolumeMount{
 		{Name: "data", MountPath: engine.WorkDir},
 		{Name: "programs", MountPath: containers.ProgramsDir, ReadOnly: true},
-	}
+	}, state...)
 	for _, folder := range ownFolders {
 		mounts = append(mounts, core.VolumeMount{Name: "own", MountPath: folder, SubPath: strings.ReplaceAll(folder[1:], "/", "-")})
 	}
 	return core.Container{
 		Name: mainContainer, Image: spec.Image, ImagePullPolicy: core.PullIfNotPresent,
 		Command: append(append(keeper, "--"), spec.Command...),
-		// If the keeper cannot start, its output is in the pod's status; nothing else of a session is ever in a log.
+		// If the keeper cannot start, its output is in the pod's status; a session writes no other log.
 		TerminationMessagePolicy: core.TerminationMessageFallbackToLogsOnError,
-		// It is a file of the node's that everybody may write to, so it is out of the code's reach.
+		// Everybody may write to that file on the node, so code cannot reach it.
 		TerminationMessagePath: "/root/termination-log",
 		WorkingDir:             "/", // code cannot write here: interpreters import from the folder that they start in
 		Env:                    environment(spec.Env),
@@ -201,7 +213,7 @@ func container(spec engine.Spec, tasks int64) core.Container {
 	}
 }
 
-// tasksOf returns the limit of processes and threads for a session's user.
+// tasksOf returns the process and thread limit for a session's user.
 func tasksOf(limits engine.Limits, u engine.Users) int64 {
 	if fewUsers(u) {
 		return limits.PIDs * sharedTasks
@@ -253,13 +265,18 @@ func bytes(n int64) resource.Quantity { return *resource.NewQuantity(n, resource
 
 // volumes are the writable places, each with its size, and our programs, which are read-only.
 func (o *Options) volumes(spec engine.Spec, imageVolumes bool) []core.Volume {
-	data := core.Volume{Name: "data"}
+	var list []core.Volume
 	if o.isClaim(spec) {
-		data.PersistentVolumeClaim = &core.PersistentVolumeClaimVolumeSource{ClaimName: objectName(spec.Volume)}
+		list = append(list, core.Volume{Name: "data", VolumeSource: core.VolumeSource{
+			PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: objectName(spec.Volume)},
+		}})
 	} else {
-		data.EmptyDir = &core.EmptyDirVolumeSource{}
-		if spec.VolumeBytes > 0 {
-			data.EmptyDir.SizeLimit = new(bytes(spec.VolumeBytes + beyondVolume))
+		for _, name := range []string{"data", "state"} {
+			dir := &core.EmptyDirVolumeSource{}
+			if spec.VolumeBytes > 0 {
+				dir.SizeLimit = new(bytes(spec.VolumeBytes + beyondVolume))
+			}
+			list = append(list, core.Volume{Name: name, VolumeSource: core.VolumeSource{EmptyDir: dir}})
 		}
 	}
 	programs := core.Volume{Name: "programs"}
@@ -268,9 +285,9 @@ func (o *Options) volumes(spec engine.Spec, imageVolumes bool) []core.Volume {
 	} else {
 		programs.EmptyDir = &core.EmptyDirVolumeSource{SizeLimit: new(bytes(64 << 20))}
 	}
-	return []core.Volume{data, programs, {Name: "own", VolumeSource: core.VolumeSource{
+	return append(list, programs, core.Volume{Name: "own", VolumeSource: core.VolumeSource{
 		EmptyDir: &core.EmptyDirVolumeSource{Medium: core.StorageMediumMemory, SizeLimit: new(bytes(ownBytes(spec.Limits)))},
-	}}}
+	}})
 }
 
 // ownBytes is the size of a container's own places in memory: all its temporary folders.
@@ -308,7 +325,7 @@ func (o *Options) copyPrograms(user *int64) core.Container {
 // isClaim reports whether a volume is a claim.
 func (o *Options) isClaim(spec engine.Spec) bool { return o.StorageClass != "" && spec.Lasts }
 
-// claimOf is the claim of a lasting volume.
+// claimOf is a lasting volume's claim.
 func (o *Options) claimOf(spec engine.Spec) *core.PersistentVolumeClaim {
 	claim := &core.PersistentVolumeClaim{ObjectMeta: metadata(objectName(spec.Volume), spec.Volume, spec.Labels)}
 	size := spec.VolumeBytes

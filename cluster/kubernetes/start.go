@@ -45,7 +45,7 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, e
 	if err != nil {
 		return engine.Started{}, err
 	}
-	opts, has, err := e.optionsFor(ctx, c, spec)
+	opts, err := e.optionsFor(ctx, c, spec)
 	if err != nil {
 		return engine.Started{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
@@ -53,7 +53,7 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, e
 	if err != nil {
 		return engine.Started{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
-	pod, made, err := e.ensure(ctx, c, &opts, spec, has)
+	pod, made, err := e.ensure(ctx, c, &opts, spec)
 	var p *process
 	if err == nil {
 		p, err = e.startIn(ctx, c, pod, made)
@@ -66,7 +66,7 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, e
 	}
 	return engine.Started{
 		Process: p, NewVolume: claim != nil || made && !opts.isClaim(spec),
-		OtherSettings: !made && pod.Annotations[noteClaim] == "" && pod.Annotations[noteShape] != shapeOf(opts.podSpec(spec, e.users, c.imageVolumes)),
+		OtherSettings: !made && pod.Annotations[noteShape] != shapeOf(opts.podSpec(spec, e.users, c.imageVolumes)),
 	}, nil
 }
 
@@ -104,7 +104,7 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, made bo
 	start := inUse
 	if !made {
 		start = rand.Text() // so that the late note of an earlier start's end is not taken for this one's
-		if err := c.note(ctx, pod, noteUsed, start); err != nil {
+		if err := c.note(ctx, pod, start); err != nil {
 			_ = p.Close()
 			return nil, e.apiError(c.Client, err)
 		}
@@ -113,8 +113,7 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, made bo
 	return p, nil
 }
 
-// How long, and how often, the engine tries to enter a container that is coming up: the pod's status reports it running a moment
-// later.
+// How long, and how often, the engine tries to enter a container that is coming up: the pod's status reports it running a moment later.
 const (
 	eagerTime  = 2 * time.Second
 	eagerPause = 25 * time.Millisecond
@@ -160,7 +159,7 @@ func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod) (*cor
 	}
 }
 
-// noteEnd notes that the program of a start ended by itself: the container goes on, with the files.
+// noteEnd notes that a start's program ended by itself: the container goes on, with the files.
 func (e *Engine) noteEnd(c *cluster, pod *core.Pod, start string, p *process) {
 	err := p.Err()
 	var status exec.CodeExitError
@@ -174,7 +173,7 @@ func (e *Engine) noteEnd(c *cluster, pod *core.Pod, start string, p *process) {
 	}
 }
 
-// noteEnded notes the end of a start, unless another start followed.
+// noteEnded notes a start's end, unless another start followed.
 func (c *cluster) noteEnded(ctx context.Context, pod *core.Pod, start string) error {
 	const at = "/metadata/annotations/" + noteUsed
 	return c.Patch(ctx, pod.Name, types.JSONPatchType, []map[string]any{
@@ -183,9 +182,9 @@ func (c *cluster) noteEnded(ctx context.Context, pod *core.Pod, start string) er
 	}, &core.Pod{})
 }
 
-// note sets an annotation of a pod; nil removes it. It ignores a missing pod, and another one of the name.
-func (c *cluster) note(ctx context.Context, pod *core.Pod, key string, value any) error {
-	patch := map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{key: value}}}
+// note sets a pod's noteUsed; nil removes it. It ignores a missing pod, and another one with the name.
+func (c *cluster) note(ctx context.Context, pod *core.Pod, used any) error {
+	patch := map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{noteUsed: used}}}
 	err := c.Patch(ctx, pod.Name, types.MergePatchType, patch, &core.Pod{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
@@ -193,7 +192,7 @@ func (c *cluster) note(ctx context.Context, pod *core.Pod, key string, value any
 	return err
 }
 
-// podsFor returns the pods of a volume.
+// podsFor returns a volume's pods.
 func (e *Engine) podsFor(ctx context.Context, c *cluster, volume string) ([]*core.Pod, error) {
 	list := &core.PodList{}
 	if err := c.List(ctx, managedBy+"="+us+","+labelVolume+"="+hash(volume), list); err != nil {
@@ -208,31 +207,32 @@ func (e *Engine) podsFor(ctx context.Context, c *cluster, volume string) ([]*cor
 	return pods, nil
 }
 
-// optionsFor returns the options for a volume, and its pods. A lasting volume keeps its files in place, in a claim or in a pod,
+// optionsFor returns the options for a volume. A lasting volume keeps its files in place, in a claim or in a pod,
 // whichever this server uses for new ones.
-func (e *Engine) optionsFor(ctx context.Context, c *cluster, spec engine.Spec) (opts Options, has []*core.Pod, err error) {
-	opts = e.opts
-	if !spec.Lasts && opts.WarmPool == "" {
-		return opts, nil, nil
+func (e *Engine) optionsFor(ctx context.Context, c *cluster, spec engine.Spec) (Options, error) {
+	opts := e.opts
+	if !spec.Lasts {
+		return opts, nil
 	}
-	if has, err = e.podsFor(ctx, c, spec.Volume); err != nil || !spec.Lasts {
-		return opts, has, err
+	has, err := e.podsFor(ctx, c, spec.Volume)
+	if err != nil {
+		return opts, err
 	}
 	if slices.ContainsFunc(has, func(p *core.Pod) bool { return !hasClaim(p) && !isOver(p) }) {
 		opts.StorageClass = ""
-		return opts, has, nil
+		return opts, nil
 	}
 	claim, err := e.claimFor(ctx, c, spec.Volume)
 	if err != nil {
-		return opts, nil, e.apiError(c.Client, err)
+		return opts, e.apiError(c.Client, err)
 	}
 	if claim != nil && opts.StorageClass == "" {
 		opts.StorageClass = *cmp.Or(claim.Spec.StorageClassName, new("none"))
 	}
-	return opts, has, nil
+	return opts, nil
 }
 
-// claimFor returns the claim of a volume; nil: there is none, or this account may not see it and need not.
+// claimFor returns a volume's claim; nil: there is none, or this account may not see it and need not.
 func (e *Engine) claimFor(ctx context.Context, c *cluster, volume string) (*core.PersistentVolumeClaim, error) {
 	claim := &core.PersistentVolumeClaim{}
 	err := c.Get(ctx, objectName(volume), claim)
@@ -251,7 +251,7 @@ func (e *Engine) hasNoClaims(err error) bool {
 	return e.opts.StorageClass == "" && apierrors.IsForbidden(err)
 }
 
-// ensureClaim makes the claim of a lasting volume, and returns it; nil: it existed, or none is needed.
+// ensureClaim makes a lasting volume's claim, and returns it; nil: it existed, or none is needed.
 func (e *Engine) ensureClaim(ctx context.Context, c *cluster, opts *Options, spec engine.Spec) (*core.PersistentVolumeClaim, error) {
 	if !opts.isClaim(spec) {
 		return nil, nil
@@ -285,18 +285,8 @@ func (e *Engine) ensureClaim(ctx context.Context, c *cluster, opts *Options, spe
 	}
 }
 
-// ensure returns the pod for a container, and whether it made it. has are the pods of its volume.
-func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec engine.Spec, has []*core.Pod) (pod *core.Pod, made bool, err error) {
-	if opts.WarmPool != "" && !opts.isClaim(spec) {
-		if pod, taken, err := e.fromPool(ctx, c, spec, has); pod != nil || err != nil {
-			return pod, taken, err
-		}
-	}
-	for _, pod := range has {
-		if spec.Lasts && pod.Name != objectName(spec.Volume) && !hasClaim(pod) && !isOver(pod) {
-			return nil, false, otherSettings(pod) // of a pool, or of an earlier version
-		}
-	}
+// ensure returns the pod for a container, and whether it made it.
+func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec engine.Spec) (pod *core.Pod, made bool, err error) {
 	for {
 		wanted := opts.podOf(spec, e.users, c.imageVolumes)
 		pod := wanted.DeepCopy()
@@ -319,7 +309,7 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec eng
 		case isLeaving(pod):
 		case !isOver(pod) && pod.Annotations[noteShape] == wanted.Annotations[noteShape]:
 			return pod, false, nil
-		case !isOver(pod) && len(uses(pod)) > 0:
+		case !isOver(pod) && isUsed(pod):
 			return nil, false, errInUse
 		case !isOver(pod) && keepsFiles(pod, wanted):
 			e.log.Warn("a pod was made with other settings, and stays as it is, because files are in it", "pod", pod.Name)
@@ -347,7 +337,7 @@ func keepsFiles(pod, wanted *core.Pod) bool {
 	return !hasClaim(pod) && pod.Annotations[noteFrame] == wanted.Annotations[noteFrame] && isWithin(pod.Annotations[noteLimits], wanted.Annotations[noteLimits])
 }
 
-// The seconds left to the containers of a pod: one, or the pod's own.
+// The seconds left to a pod's containers: one, or the pod's own.
 const (
 	now     = 1
 	inOrder = -1
@@ -355,19 +345,14 @@ const (
 
 // delete removes a pod.
 func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod, seconds int64) error {
-	e.forget(pod)
-	if claim := pod.Annotations[noteClaim]; claim != "" {
-		if err := e.unclaim(ctx, c, claim); err != nil {
-			return err
-		}
-	}
+	e.places.Delete(pod.Annotations[noteContainer])
 	if err := c.Delete(ctx, pod.Name, pod, seconds); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return e.apiError(c.Client, err)
 	}
 	return nil
 }
 
-// clean removes the pod and the claim of a failed start, even after the end of its context; nil: it made none. No code ran there.
+// clean removes a failed start's pod and claim, even after its context's end; nil: it made none. No code ran there.
 func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod, claim *core.PersistentVolumeClaim) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -383,7 +368,7 @@ func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod, claim *co
 	}
 }
 
-// await waits until the container of a pod reaches a state. A final fault is an error at once; a fault that may pass, such as a node
+// await waits until a pod's container reaches a state. A final fault is an error at once; a fault that may pass, such as a node
 // without room yet, is one when ctx ends.
 func (e *Engine) await(ctx context.Context, c *cluster, pod *core.Pod, wanted state) (*core.Pod, error) {
 	last := pod
@@ -457,7 +442,7 @@ const (
 	running
 )
 
-// stateOf returns the state of a pod's container, and the error of one that will not run.
+// stateOf returns the state of a pod's container, and its error if it will not run.
 func stateOf(pod *core.Pod) (state, error) {
 	if isLeaving(pod) {
 		return waiting, fmt.Errorf("%w: the pod is being removed", engine.ErrContainerGone)
@@ -521,13 +506,13 @@ func condition(pod *core.Pod) string {
 	return ""
 }
 
-// tryToEnter takes the stdio of a container's program, after the pod showed that it reaches nothing.
+// tryToEnter takes the stdio of a container's program, after the pod showed that it is shut off.
 func (e *Engine) tryToEnter(ctx context.Context, c *cluster, pod *core.Pod) (*process, error) {
-	targets, err := e.network.targets(ctx, e, c, pod, mainContainer)
+	targets, err := e.network.targets(ctx, e, c, pod)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.exec(pod.Name, mainContainer, []string{supervisor, "enter", "--reach", strings.Join(targets, ",")})
+	p, err := c.exec(pod.Name, []string{supervisor, "enter", "--reach", strings.Join(targets, ",")})
 	if err != nil {
 		return nil, err
 	}
@@ -552,7 +537,7 @@ func (e *Engine) tryToEnter(ctx context.Context, c *cluster, pod *core.Pod) (*pr
 	return nil, err
 }
 
-// The answers of process 1, the first byte of its programs' output.
+// Process 1's answers, the first byte of its programs' output.
 const (
 	answerYours = 'K'
 	answerBusy  = 'B'
@@ -584,7 +569,7 @@ func isPreparing(w *core.ContainerStateWaiting) bool {
 	return w.Reason == "ContainerCreating" || w.Reason == "PodInitializing"
 }
 
-// unboundClaim returns a pod's claim without a volume, even after the end of the context; nil: none.
+// unboundClaim returns a pod's claim without a volume, even after the context's end; nil: none.
 func unboundClaim(ctx context.Context, c *cluster, pod *core.Pod) *core.PersistentVolumeClaim {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()

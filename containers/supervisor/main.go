@@ -28,6 +28,9 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/door"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernels"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/pod"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,13 +46,13 @@ func main() {
 }
 
 func run1(args []string) error {
-	if len(args) > 0 && inPod[args[0]] != nil {
-		return inPod[args[0]](args[1:])
+	if len(args) > 0 && pod.Commands[args[0]] != nil {
+		return pod.Commands[args[0]](args[1:])
 	}
 	if len(args) == 1 && args[0] == "join" {
-		return join()
+		return door.Join()
 	}
-	programs, err := readPrograms(args)
+	programs, err := kernels.ReadPrograms(args)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@
 # ///
 """Google's Agent Development Kit.
 
-Its limit: 5 s over stdio, which it is answered within, 5 minutes over HTTP; `timeout=60`
+Its limit: 5 s over stdio (the server answers before), 5 minutes over HTTP; `timeout=60`
 """
 import asyncio
 import os

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // The tour runs as it stands, against the server as it is in this tree, and leaves a figure.
@@ -19,11 +20,8 @@ func TestTour(t *testing.T) {
 	}
 	output := t.TempDir()
 	must.OK(t, tour(t.Context(), server, output))
-	file, err := os.Open(filepath.Join(output, "wine.png"))
-	must.OK(t, err)
+	file := must.Get(os.Open(filepath.Join(output, "wine.png")))(t)
 	defer file.Close()
 	config, err := png.DecodeConfig(file)
-	if err != nil || config.Width < 400 || config.Height < 300 {
-		t.Errorf("the figure is %dx%d, %v", config.Width, config.Height, err)
-	}
+	should.Hold(t, err == nil && config.Width >= 400 && config.Height >= 300, "the figure is %dx%d, %v", config.Width, config.Height, err)
 }

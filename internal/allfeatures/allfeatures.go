@@ -8,35 +8,34 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/codebox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/dify"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/e2b"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/librechat"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/openterminal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team"
 )
 
 // Program is code-sandbox-server.
-var Program = cmd.Program{Name: server.ServerProgram, Features: Features}
+var Program = cmd.Program{Name: setting.ServerProgram, Features: Features}
 
 // Features returns the features, which no settings have filled yet.
 func Features() []server.Feature {
 	return append(team.Features(), cluster.Feature(), otherAPIs())
 }
 
-// otherAPIs serves the interfaces of other systems: three always, and those of --apis.
+// otherAPIs serves the interfaces of other systems: two always, and those of --apis.
 func otherAPIs() server.Feature {
 	var more []string
-	switched := []string{e2b.Name, dify.Name}
+	switched := []string{e2b.Name}
 	seal := apis.NewSeal()
 	return server.Feature{
 		Name: "apis",
-		Settings: func() []server.SettingGroup {
-			return []server.SettingGroup{{Title: "APIs", Settings: []server.Setting{
-				server.Row("apis", "NAMES", &more, 0, 0, "further APIs of other systems to serve over --http: "+strings.Join(switched, ", ")),
+		Settings: func() []setting.Group {
+			return []setting.Group{{Title: "APIs", Settings: []setting.Setting{
+				setting.Row("apis", "NAMES", &more, 0, 0, "further APIs of other systems to serve over --http: "+strings.Join(switched, ", ")),
 			}}}
 		},
 		Check: func(*server.Program) error {
@@ -48,12 +47,9 @@ func otherAPIs() server.Feature {
 			return nil
 		},
 		APIs: func() rest.APIs {
-			list := rest.APIs{librechat.New(), openterminal.New(seal), codebox.New()}
+			list := rest.APIs{librechat.New(), codebox.New()}
 			if slices.Contains(more, e2b.Name) {
 				list = append(list, e2b.New(seal))
-			}
-			if slices.Contains(more, dify.Name) {
-				list = append(list, dify.New())
 			}
 			return list
 		},

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
@@ -19,19 +18,14 @@ type kind struct {
 	open func(Address, *http.Client, func(string) (string, bool)) (bucket, error)
 	// options are the parameters that an address may carry behind its question mark.
 	options []string
-	// lifetime is the longest that an address may be good for; 0: any.
-	lifetime time.Duration
 	// secrets are the variables with values that are masked wherever they turn up.
 	secrets []string
 }
 
-// presignedTime is the longest that S3 and Google allow.
-const presignedTime = 7 * 24 * time.Hour
-
 var kinds = map[string]kind{
 	"azblob": {open: openAzure, secrets: []string{"AZURE_BLOB_CONNECTION_STRING", "AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY"}},
-	"s3":     {open: openS3, options: []string{"region", "endpoint"}, lifetime: presignedTime, secrets: []string{"AWS_SECRET_ACCESS_KEY"}},
-	"gs":     {open: openGoogle, options: []string{"endpoint"}, lifetime: presignedTime, secrets: []string{"GS_SECRET_ACCESS_KEY"}},
+	"s3":     {open: openS3, options: []string{"region", "endpoint"}, secrets: []string{"AWS_SECRET_ACCESS_KEY"}},
+	"gs":     {open: openGoogle, options: []string{"endpoint"}, secrets: []string{"GS_SECRET_ACCESS_KEY"}},
 }
 
 // Address is the place of a store: azblob://container/prefix, s3://bucket/prefix?region=…&endpoint=… or gs://bucket/prefix.
@@ -122,14 +116,6 @@ func (a Address) String() string {
 		text += "/" + a.prefix
 	}
 	return text
-}
-
-// CheckLifetime reports whether the store can make addresses that are good for so long.
-func (a Address) CheckLifetime(lifetime time.Duration) error {
-	if most := kinds[a.scheme].lifetime; most > 0 && lifetime > most {
-		return fmt.Errorf("%v is longer than an address of %s:// can be good for; %v is the most", lifetime, a.scheme, most)
-	}
-	return nil
 }
 
 // key is the name of a session's file in the bucket.

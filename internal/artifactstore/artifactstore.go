@@ -26,9 +26,6 @@ import (
 )
 
 const (
-	// MaxFileBytes is the most that a store takes in one request.
-	MaxFileBytes = 5 << 30
-
 	uploadTime = 5 * time.Minute  // for all files of a run
 	attempts   = 3                // at a file, where the store or the way to it fails
 	firstPause = time.Second / 2  // before the second attempt; twice that before the third

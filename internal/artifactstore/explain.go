@@ -35,7 +35,7 @@ var (
 )
 
 func tooLarge(most int64) error {
-	return &known{words: fmt.Sprintf("larger than %s, the most that is uploaded (--artifact-store-limit)", humanize.IBytes(uint64(most)))}
+	return &known{words: fmt.Sprintf("larger than %s, the most that is uploaded", humanize.IBytes(uint64(most)))}
 }
 
 // unreadable is a failure of the session's side.

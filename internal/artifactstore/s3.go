@@ -57,6 +57,20 @@ func openS3(a Address, client *http.Client, lookup func(string) (string, bool)) 
 	return newS3(a, client, credentials.NewChainCredentials(sources), "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
 }
 
+// openGoogle opens a bucket of Google Cloud Storage by its interface that takes S3's protocol, with an HMAC key.
+func openGoogle(a Address, client *http.Client, lookup func(string) (string, bool)) (bucket, error) {
+	id, _ := lookup("GS_ACCESS_KEY_ID")
+	secret, _ := lookup("GS_SECRET_ACCESS_KEY")
+	if id == "" || secret == "" {
+		return nil, &known{words: "there are no credentials; set GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY to an HMAC key of a service account"}
+	}
+	if a.endpoint == nil {
+		a.endpoint = &url.URL{Scheme: "https", Host: "storage.googleapis.com"}
+	}
+	a.region = "us-east-1" // by which Google puts a new bucket where it does by default, and signatures are as good as any
+	return newS3(a, client, credentials.NewStaticV4(id, secret, ""), "")
+}
+
 func newS3(a Address, via *http.Client, c *credentials.Credentials, howToGive string) (bucket, error) {
 	client, err := minio.New(a.endpoint.Host, &minio.Options{
 		Creds: c, Secure: a.endpoint.Scheme == "https", Region: a.region, Transport: via.Transport, MaxRetries: 1,

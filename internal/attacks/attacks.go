@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-//go:embed harness.py harness.cjs container session
+//go:embed harness.py container session
 var files embed.FS
 
 // Attack is one program.
@@ -28,7 +28,6 @@ type Attack struct {
 	Promise string // the promise
 	Tried   string // its attempt; empty for a program that is no attack itself
 	source  string
-	js      bool
 }
 
 // Limits are the limits in force, in an attack's own terms.
@@ -108,63 +107,25 @@ func NewSecret(variable, value string, hosts ...string) Secret {
 	return s
 }
 
-// ContainerNames returns the names of the attacks that need no more than a container.
-func ContainerNames() ([]string, error) {
-	entries, err := files.ReadDir("container")
-	names := make([]string, 0, len(entries))
-	for _, entry := range entries {
-		names = append(names, strings.TrimSuffix(entry.Name(), ".py"))
-	}
-	return names, err
-}
-
-// Container gives a program that needs no more than a container. It is in Python.
-func Container(name string) (Attack, error) {
-	return load("container/" + name + ".py")
-}
-
-// extensions maps a language to its programs' file extension.
-var extensions = map[string]string{"python": ".py", "javascript": ".cjs"}
-
-// Speaks reports whether there are programs in a language.
-func Speaks(language string) bool { return extensions[language] != "" }
+// Container returns a program that needs no more than a container.
+func Container(name string) (Attack, error) { return load("container", name) }
 
 // Session returns a program that needs a session.
-func Session(name, language string) (Attack, error) {
-	return load("session/" + name + extensions[language])
-}
+func Session(name string) (Attack, error) { return load("session", name) }
 
-func load(file string) (Attack, error) {
-	text, err := files.ReadFile(file)
+func load(folder, name string) (Attack, error) {
+	text, err := files.ReadFile(path.Join(folder, name+".py"))
 	if err != nil {
 		return Attack{}, err
 	}
-	ext := path.Ext(file)
-	a := Attack{Name: strings.TrimSuffix(path.Base(file), ext), source: string(text), js: ext == ".cjs"}
-	a.Promise, a.Tried = a.heading()
+	a := Attack{Name: name, source: string(text)}
+	heading, _, _ := strings.Cut(strings.TrimPrefix(a.source, `"""`), `"""`)
+	a.Promise, a.Tried, _ = strings.Cut(strings.TrimSpace(heading), "\n\n")
 	if a.Promise == "" {
-		return Attack{}, fmt.Errorf("%s does not say what must hold", file)
+		return Attack{}, fmt.Errorf("%s does not say what must hold", name)
 	}
+	a.Tried = strings.TrimSuffix(strings.TrimPrefix(a.Tried, "Tried: "), ".")
 	return a, nil
-}
-
-// heading reads the docstring, or the comment that the file begins with.
-func (a Attack) heading() (promise, tried string) {
-	text, _, _ := strings.Cut(strings.TrimPrefix(a.source, `"""`), `"""`)
-	if a.js {
-		var lines []string
-		for line := range strings.Lines(a.source) {
-			rest, comment := strings.CutPrefix(line, "//")
-			if !comment {
-				break
-			}
-			lines = append(lines, strings.TrimSpace(rest))
-		}
-		text = strings.Join(lines, "\n")
-	}
-	promise, tried, _ = strings.Cut(text, "\n\n")
-	tried = strings.TrimPrefix(strings.TrimSpace(tried), "Tried: ")
-	return strings.TrimSpace(promise), strings.TrimSuffix(tried, ".")
 }
 
 // Program is the attack as one source, with everything that it needs.
@@ -173,16 +134,9 @@ func (a Attack) Program(facts Facts) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := "harness.py"
-	if a.js {
-		name = "harness.cjs"
-	}
-	harness, err := files.ReadFile(name)
+	harness, err := files.ReadFile("harness.py")
 	if err != nil {
 		return "", err
-	}
-	if a.js {
-		return fmt.Sprintf("await (async () => {\n%s\nconst FACTS = %s;\nawait attack(async () => {\n%s\n});\n})()", harness, text, a.source), nil
 	}
 	// Quote's escapes mean the same in Python.
 	return fmt.Sprintf("%s\n\nattack(%s, json.loads(%s))\n", harness, strconv.Quote(a.source), strconv.Quote(string(text))), nil

@@ -11,13 +11,13 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // Behind a route that leads nowhere everything can be sent and nothing answers, as where a policy drops it.
 func TestTheNetworkIsJudgedByWhatAnswers(t *testing.T) {
 	t.Parallel()
-	attack, err := attacks.Container("network")
-	must.OK(t, err)
+	attack := must.Get(attacks.Container("network"))(t)
 	for name, c := range map[string]struct {
 		noPolicy bool
 		before   string // what the attack's own process does
@@ -44,9 +44,7 @@ threading.Thread(target=lambda: dns.sendto(b"x", dns.recvfrom(512)[1]), daemon=T
 			out, err := run.CombinedOutput()
 			must.OK(t, err, "%s", out)
 			verdict, err := attacks.ParseVerdict(string(out))
-			if err != nil || verdict.Outcome != c.want {
-				t.Errorf("it says %+v, %v, want %s", verdict, err, c.want)
-			}
+			should.Hold(t, err == nil && verdict.Outcome == c.want, "it says %+v, %v, want %s", verdict, err, c.want)
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 var bg = context.Background()
@@ -65,7 +66,7 @@ var children = map[string]func(path string) error{
 			fmt.Println(i)
 		}
 		fmt.Println(err)
-		l.Record(Event{Kind: KindRun, Run: "waits"})
+		l.Record(Event{Kind: KindRun, Run: "lost"})
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &most); err != nil {
 			return err
 		}
@@ -111,13 +112,12 @@ func kill(t *testing.T, cmd *exec.Cmd) {
 func TestAKilledServerHasWrittenWhatItRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	cmd, _ := child(t, "writes", path)
-	for text := []byte(nil); !strings.Contains(string(text), `"operation":"499"`); text, _ = os.ReadFile(path) {
+	for text := []byte(nil); !strings.Contains(string(text), `"tool":"499"`); text, _ = os.ReadFile(path) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	kill(t, cmd)
-	if r := verify(t, path); !r.OK() || r.Last != 500 || r.Unfinished {
-		t.Errorf("got %+v", r)
-	}
+	r := verify(t, path)
+	should.Hold(t, r.OK() && r.Last == 500 && !r.Unfinished, "got %+v", r)
 }
 
 func TestWhatWasToldIsWrittenWheneverTheServerIsKilled(t *testing.T) {
@@ -140,9 +140,7 @@ func TestWhatWasToldIsWrittenWheneverTheServerIsKilled(t *testing.T) {
 		r := verify(t, path)
 		var n int64
 		_, _ = fmt.Sscan(last, &n)
-		if !r.OK() || r.Last < before+n+1 {
-			t.Errorf("%d: %s was told, after %d lines, and the log is %+v", round, last, before, r)
-		}
+		should.Hold(t, r.OK() && r.Last >= before+n+1, "%d: %s was told, after %d lines, and the log is %+v", round, last, before, r)
 	}
 }
 
@@ -154,15 +152,11 @@ func TestAFullDiskRefusesRunsUntilThereIsSpace(t *testing.T) {
 		said = append(said, told.Text())
 	}
 	must.OK(t, cmd.Wait())
-	if len(said) < 3 || !strings.HasPrefix(said[len(said)-1], "audit_unavailable: ") {
-		t.Fatalf("it said %q", said)
-	}
+	must.Hold(t, len(said) >= 3 && strings.HasPrefix(said[len(said)-1], "audit_unavailable: "), "it said %q", said)
 	r := verify(t, path)
-	if !r.OK() || r.Last != int64(len(said)-1)+2 || len(r.Torn) > 0 {
-		t.Errorf("%d runs were let through, and the log is %+v", len(said)-1, r)
-	}
+	should.Hold(t, r.OK() && r.Last == int64(len(said)-1)+2 && len(r.Torn) == 0,
+		"%d runs were let through, and the log is %+v", len(said)-1, r)
 	text, _ := os.ReadFile(path)
-	if !strings.Contains(string(text), `"uid":"waits"`) || !strings.Contains(string(text), `"uid":"again"`) {
-		t.Errorf("it has\n%s", text)
-	}
+	should.Hold(t, strings.Contains(string(text), `"detail":{"events":1}`) && strings.Contains(string(text), `"run":"again"`),
+		"it has\n%s", text)
 }

@@ -1,4 +1,4 @@
-// Package audit keeps the log that nobody can edit unseen: JSON lines, each with the hash of the one before.
+// Package audit keeps the log that nobody can edit unseen: JSON lines, each with the hash of the one before, in a file that only grows.
 //
 // Start with Open; its Log is the Recorder of a server. Verify and Read are for readers of the file. Any number of processes may write to
 // one file: they take turns by a lock, and their lines form one chain.
@@ -30,28 +30,29 @@ var Kinds = []string{KindCall, KindRun, KindNetwork, KindQuery, KindFile, KindRe
 // Success is the Outcome of a request that was carried out.
 const Success = "success"
 
-// Event is a line of the log. Zero fields are left out. The Log clips and masks texts.
+// Event is what a line tells. Zero fields are left out. The Log clips and masks texts.
 type Event struct {
-	Time time.Time // zero: now
-	Kind string
+	Time time.Time `json:"time"` // zero: now
+	Kind string    `json:"kind"`
 	// Action distinguishes several actions of a kind: Launch and Terminate of a run, Start and Stop of a server.
-	Action    string
-	Principal string // empty: the owner
-	Source    string // the principal's kind of credential
-	Address   string // the origin of the request
-	Session   string
-	Run       string
-	Tool      string // or the method and route of a request
+	Action    string `json:"action,omitempty"`
+	Principal string `json:"principal,omitempty"` // empty: the owner
+	Source    string `json:"source,omitempty"`    // the principal's kind of credential
+	Address   string `json:"address,omitempty"`   // the origin of the request
+	Session   string `json:"session,omitempty"`
+	Run       string `json:"run,omitempty"`
+	Tool      string `json:"tool,omitempty"` // or the method and route of a request
 	// Outcome is Success, or the code of a refusal or failure; empty: not known yet.
-	Outcome string
+	Outcome string `json:"outcome,omitempty"`
 	// Code is a run's, and CodeHash its SHA-256 in hexadecimal; a line contains one of the two.
-	Code, CodeHash string
-	// Detail holds all other facts, and belongs to the Log once recorded. Some names become fields of the line: host, method, path,
-	// http_status, sent, received (bytes), ms, file, size.
-	Detail map[string]any
+	Code     string `json:"code,omitempty"`
+	CodeHash string `json:"code_sha256,omitempty"`
+	// Detail holds all other facts, and belongs to the Log once recorded: host, method, path, http_status, sent and received (bytes), ms,
+	// file, size, and more.
+	Detail map[string]any `json:"detail,omitempty"`
 
 	// Mask removes secrets of this event alone; may be nil.
-	Mask *secrets.Masker
+	Mask *secrets.Masker `json:"-"`
 }
 
 // Recorder takes events. Record is safe for several goroutines, and does not wait for a disk. A nil Recorder means that nothing is

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
@@ -24,329 +24,276 @@ type Options struct {
 	Required bool
 	// Mask removes secrets from all texts; nil: there are none.
 	Mask *secrets.Masker
-	// Logger gets the reasons why the log cannot be written, and the chain's head at start and end; may be nil.
+	// Logger gets the reasons why the log cannot be written, and the chain's head at start, each hour and at the end; may be nil.
 	Logger *slog.Logger
 }
 
 const (
 	// syncTime is how long written lines may wait for the disk.
 	syncTime = 100 * time.Millisecond
-	// retryTime is the pause before a failed write is repeated.
-	retryTime = 200 * time.Millisecond
-	// maxWaiting and maxWaitingBytes bound the unwritten events. Further ones are counted, and lost.
-	maxWaiting      = 16384
-	maxWaitingBytes = 64 << 20
-	// nowTime is how long RecordNow waits.
-	nowTime = 3 * time.Second
-	// batch is how many events are written at once.
-	batch = 256
+	// headTime is how often the head of a chain that grows is logged.
+	headTime = time.Hour
+	// lockTime is how long another process may hold the lock.
+	lockTime = 3 * time.Second
 )
 
-// waiting is an event on its way to the file.
-type waiting struct {
-	Event
-	bytes int64
-	told  chan error // of capacity one; nil: nobody waits
-}
-
-// tell sends the result to the waiting goroutine, the first time.
-func (w *waiting) tell(err error) {
-	select {
-	case w.told <- err:
-	default: // nobody waits, or it was told
-	}
-}
+// Events of the log itself.
+const (
+	actionTorn = "Torn" // text before this line, which a killed process or a full disk left
+	actionGone = "Gone" // lines before this one, since its server began
+	actionLost = "Lost" // events that could not be written
+)
 
 // Log writes events to a file. Its methods are safe for several goroutines; those of a nil Log do nothing.
 type Log struct {
-	o     Options
-	chain chain // of the writer
+	o Options
 
 	mu      sync.Mutex
-	work    *sync.Cond // for the writer
-	queue   []*waiting
-	bytes   int64
-	busy    int   // number of events at the queue's head being written
-	lost    int64 // events without room since the last written one
-	err     error // reason of the last failure to write; nil: none
+	file    *os.File
+	end     int64 // of the file, as far as this process knows it; -1: it is to be read
 	head    Head
-	unsaved *os.File // written and not synced
-	closing bool
-	hurry   bool // somebody waits: retry at once
-	ended   chan struct{}
-	synced  chan struct{}
+	err     error     // reason of the last failure to write; nil: none
+	lost    int64     // events since the last line
+	unsaved bool      // written and not synced
+	toldAt  time.Time // the head, to the logger
+	closed  bool
+}
+
+// Head is the end of a chain. The zero value is the end of an empty one.
+type Head struct {
+	Sequence int64
+	Hash     string
 }
 
 // Open begins to write at the end of the chain of a path, making the file if it is missing. The error is one of the settings: the file
 // cannot be written.
 func Open(o Options) (*Log, error) {
-	l := &Log{o: o, chain: chain{path: o.Path}, ended: make(chan struct{}), synced: make(chan struct{})}
-	if l.o.Logger == nil {
-		l.o.Logger = slog.New(slog.DiscardHandler)
-	}
-	l.work = sync.NewCond(&l.mu)
-	if err := l.chain.append(nil, l.clean); err != nil {
-		l.chain.close()
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	l := &Log{o: o}
+	if err := l.append(nil); err != nil {
+		l.closeFile()
 		return nil, err
 	}
-	l.head = l.chain.head
 	l.tellHead("audit log is open")
-	go l.write()
-	go l.sync()
 	return l, nil
 }
 
-// tellHead logs the chain's end, so that it can be kept apart from the audit log.
+// tellHead logs the chain's end, so that it is in another log than this one.
 func (l *Log) tellHead(what string) {
-	head := l.Head()
-	l.o.Logger.Info(what, "file", l.o.Path, "sequence", head.Sequence, "head", head.Hash)
+	l.toldAt = time.Now()
+	l.o.Logger.Info(what, "file", l.o.Path, "sequence", l.head.Sequence, "head", l.head.Hash)
 }
 
-// Head returns the chain's end as far as this Log wrote or saw it.
-func (l *Log) Head() Head {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.head
-}
-
-// Err returns the reason why waiting events cannot be written; nil: they can, or none waits that would show it.
+// Err returns the reason why lost events cannot be told of; nil: they can, or there are none. It tries.
 func (l *Log) Err() error {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) == 0 && l.lost == 0 {
-		return nil // the failed event was withdrawn, and only another one shows whether writing still fails
+	if l.lost == 0 {
+		return nil
 	}
-	return l.err
+	return l.write()
 }
 
-// clean returns the cleaner of an event.
-func (l *Log) clean(e *Event) cleaner { return cleaner{l.o.Mask, e.Mask} }
-
 // RecordNow records an event and waits for the write, not for the disk. If the log is required and the write fails, it returns a fault, and
-// the event is not recorded.
-func (l *Log) RecordNow(ctx context.Context, e Event) error {
+// the event does not count as lost.
+func (l *Log) RecordNow(_ context.Context, e Event) error {
 	if l == nil || !l.o.Required {
 		l.Record(e)
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, nowTime)
-	defer cancel()
-	w := l.prepare(e)
-	w.told = make(chan error, 1)
 	l.mu.Lock()
-	var err error
-	switch {
-	case l.closing:
-		err = os.ErrClosed
-	case l.isFull(w):
-		err = errFull
-	default:
-		l.put(w)
-		l.hurry = true
+	defer l.mu.Unlock()
+	if err := l.write(e); err != nil {
+		return fault.New(fault.AuditUnavailable, "Whoever runs the server frees space for the file of --audit-log, or makes it writable; then the next run works, without a restart.",
+			"The audit log cannot be written, and this server runs no code without it.").Because(err)
 	}
-	l.mu.Unlock()
-	if err == nil {
-		select {
-		case err = <-w.told:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	l.withdraw(w)
-	return fault.New(fault.AuditUnavailable, "Whoever runs the server frees space for the file of --audit-log, or makes it writable; then the next run works, without a restart.",
-		"The audit log cannot be written, and this server runs no code without it.").Because(err)
+	return nil
 }
 
-var errFull = errors.New("too many events wait to be written")
-
-func (l *Log) prepare(e Event) *waiting {
-	if e.Time.IsZero() {
-		e.Time = time.Now()
-	}
-	if l.o.FullCode {
-		if e.Code != "" {
-			e.CodeHash = ""
-		}
-	} else {
-		if e.Code != "" && e.CodeHash == "" {
-			e.CodeHash = HashOf(e.Code)
-		}
-		e.Code = ""
-	}
-	size := int64(1024 + len(e.Code))
-	for _, value := range e.Detail {
-		if s, is := value.(string); is {
-			size += int64(len(s))
-		}
-	}
-	return &waiting{Event: e, bytes: size}
-}
-
-// HashOf returns the Event.CodeHash of code.
-func HashOf(code string) string { return sumOf([]byte(code)) }
-
-// Record implements Recorder. It counts events without room.
+// Record implements Recorder. An event that cannot be written is counted: the next line tells how many there were.
 func (l *Log) Record(e Event) {
 	if l == nil {
 		return
 	}
-	w := l.prepare(e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closing || l.isFull(w) {
+	if l.write(e) != nil {
 		l.lost++
+	}
+}
+
+// write writes a line for the lost events, if there are any, and events, all of them or none.
+func (l *Log) write(events ...Event) error {
+	if l.closed {
+		return os.ErrClosed
+	}
+	if l.lost > 0 {
+		events = append([]Event{{Kind: KindLog, Action: actionLost, Detail: map[string]any{"events": l.lost}}}, events...)
+	}
+	err := l.append(events)
+	switch {
+	case err != nil && l.err == nil:
+		l.o.Logger.Error("the audit log cannot be written", "file", l.o.Path, "error", err)
+	case err == nil && l.err != nil:
+		l.o.Logger.Info("the audit log can be written again", "file", l.o.Path, "lost", l.lost)
+	}
+	if l.err = err; err != nil {
+		return err
+	}
+	l.lost = 0
+	if !l.unsaved {
+		l.unsaved = true
+		time.AfterFunc(syncTime, l.save)
+	}
+	if time.Since(l.toldAt) >= headTime {
+		l.tellHead("audit log grows")
+	}
+	return nil
+}
+
+// save brings written lines to the disk.
+func (l *Log) save() {
+	l.mu.Lock()
+	file := l.file
+	l.unsaved = false
+	l.mu.Unlock()
+	if file == nil {
 		return
 	}
-	l.put(w)
-}
-
-func (l *Log) isFull(w *waiting) bool {
-	return len(l.queue) >= maxWaiting || l.bytes+w.bytes > maxWaitingBytes
-}
-
-func (l *Log) put(w *waiting) {
-	l.queue, l.bytes = append(l.queue, w), l.bytes+w.bytes
-	l.work.Signal()
-}
-
-// withdraw removes an event that is not yet being written.
-func (l *Log) withdraw(w *waiting) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if at := slices.Index(l.queue, w); at >= l.busy {
-		l.queue, l.bytes = slices.Delete(l.queue, at, at+1), l.bytes-w.bytes
+	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
+		l.o.Logger.Error("the audit log may not be on the disk", "file", l.o.Path, "error", err)
 	}
 }
 
-// write writes events until the Log is closed and all are written, or cannot be.
-func (l *Log) write() {
-	defer close(l.ended)
-	for {
-		l.mu.Lock()
-		for len(l.queue) == 0 && !l.closing {
-			l.work.Wait()
-		}
-		if len(l.queue) == 0 && l.lost == 0 {
-			l.mu.Unlock()
-			return
-		}
-		lost := l.lost
-		l.busy = min(len(l.queue), batch)
-		now := slices.Clone(l.queue[:l.busy])
-		l.hurry = false
-		l.mu.Unlock()
-
-		var events []Event
-		if lost > 0 {
-			events = append(events, Event{Kind: KindLog, Action: actionLost, Detail: map[string]any{"events": lost}})
-		}
-		for _, w := range now {
-			events = append(events, w.Event)
-		}
-		if again := l.wrote(len(now), lost, l.chain.append(events, l.clean)); !again {
-			return
-		}
-	}
-}
-
-// wrote takes the result of a batch, and reports whether to go on. After a failure it pauses.
-func (l *Log) wrote(n int, lost int64, err error) (again bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if (err == nil) != (l.err == nil) {
-		if err != nil {
-			l.o.Logger.Error("the audit log cannot be written; it is tried again", "file", l.o.Path, "error", err)
-		} else {
-			l.o.Logger.Info("the audit log can be written again", "file", l.o.Path)
-		}
-	}
-	l.err, l.busy, l.head = err, 0, l.chain.head
-	if err == nil {
-		for _, w := range l.queue[:n] {
-			l.bytes -= w.bytes
-			w.tell(nil)
-		}
-		l.queue, l.lost, l.unsaved = slices.Delete(l.queue, 0, n), l.lost-lost, l.chain.file
-		return true
-	}
-	for _, w := range l.queue {
-		w.tell(err)
-	}
-	if l.closing {
-		return false
-	}
-	timer := time.AfterFunc(retryTime, func() {
-		l.mu.Lock()
-		l.hurry = true
-		l.mu.Unlock()
-		l.work.Broadcast()
-	})
-	defer timer.Stop()
-	for !l.hurry && !l.closing {
-		l.work.Wait()
-	}
-	return true
-}
-
-// sync brings written lines to the disk, each syncTime.
-func (l *Log) sync() {
-	defer close(l.synced)
-	tick := time.NewTicker(syncTime)
-	defer tick.Stop()
-	for {
-		ended := false
-		select {
-		case <-tick.C:
-		case <-l.ended:
-			ended = true
-		}
-		l.mu.Lock()
-		file := l.unsaved
-		l.unsaved = nil
-		l.mu.Unlock()
-		if file != nil {
-			if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
-				l.o.Logger.Error("the audit log may not be on the disk", "file", l.o.Path, "error", err)
-			}
-		}
-		if ended {
-			l.chain.close()
-			return
-		}
-	}
-}
-
-// Close writes the waiting events and brings them to the disk, while ctx lasts. Events recorded afterwards are lost.
+// Close brings the log to the disk, while ctx lasts. Events recorded afterwards are lost.
 func (l *Log) Close(ctx context.Context) error {
-	if l == nil {
+	if l == nil || l.isClosed() {
 		return nil
 	}
-	l.mu.Lock()
-	l.closing = true
-	l.mu.Unlock()
-	l.work.Broadcast()
-	var err error
+	err := l.Err()
+	saved := make(chan struct{})
+	go func() {
+		defer close(saved)
+		l.save()
+	}()
 	select {
-	case <-l.synced:
+	case <-saved:
 	case <-ctx.Done():
-		err = ctx.Err()
+		err = cmp.Or(err, ctx.Err())
 	}
 	l.mu.Lock()
-	missing := int64(len(l.queue)) + l.lost
-	if missing > 0 && l.err != nil {
-		err = l.err
+	defer l.mu.Unlock()
+	l.closed = true
+	if err != nil {
+		l.o.Logger.Error("the audit log is not written to its end", "file", l.o.Path, "lost", l.lost, "error", err)
+		err = fmt.Errorf("the audit log is not written to its end, and %d events are lost: %w", l.lost, err)
+	} else {
+		l.tellHead("audit log is closed")
 	}
-	l.mu.Unlock()
-	if missing > 0 || err != nil {
-		l.o.Logger.Error("the audit log is not written to its end", "file", l.o.Path, "lost", missing, "error", err)
-		return fmt.Errorf("the audit log is not written to its end, and %d events are lost: %w", missing, cmp.Or(err, os.ErrClosed))
+	l.closeFile()
+	return err
+}
+
+func (l *Log) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
+// lock makes this process the only writer. Nobody waits again for a lock that somebody waited for in vain.
+func (l *Log) lock() (unlock func(), err error) {
+	file, err := os.OpenFile(l.o.Path+".lock", os.O_CREATE|os.O_RDWR|filelock.NoFollow, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	l.tellHead("audit log is closed")
+	for until := time.Now().Add(lockTime); ; time.Sleep(time.Millisecond) {
+		if err = filelock.Try(file); err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, filelock.ErrHeld) || errors.Is(l.err, filelock.ErrHeld) || time.Now().After(until) {
+			return nil, errors.Join(fmt.Errorf("%s.lock: %w", l.o.Path, err), file.Close())
+		}
+	}
+}
+
+func (l *Log) closeFile() {
+	if l.file != nil {
+		_ = l.file.Close()
+		l.file = nil
+	}
+}
+
+// open opens the file of the path, making it if it is missing, unless the open one is that.
+func (l *Log) open() error {
+	if l.file != nil {
+		here, err := os.Lstat(l.o.Path)
+		ours, ourErr := l.file.Stat()
+		if err == nil && ourErr == nil && os.SameFile(here, ours) {
+			return nil
+		}
+		l.closeFile()
+	}
+	file, err := os.OpenFile(l.o.Path, os.O_CREATE|os.O_APPEND|os.O_RDWR|filelock.NoFollow, 0o600)
+	if err != nil {
+		return err
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(fmt.Errorf("%s is not a regular file", l.o.Path), err, file.Close())
+	}
+	l.file, l.end = file, -1
+	return nil
+}
+
+// append writes events at the end of the chain, all of them or none.
+func (l *Log) append(events []Event) error {
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := l.open(); err != nil {
+		return err
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	head, size := l.head, info.Size()
+	var lines []byte
+	if size != l.end { // other processes write too
+		last, err := tailOf(l.file, size)
+		if err != nil {
+			return err
+		}
+		var found []Event
+		if last.torn != nil { // first: it follows the text directly
+			found = append(found, Event{Kind: KindLog, Action: actionTorn, Detail: map[string]any{"bytes": len(last.torn), "sha256": sumOf(last.torn)}})
+		}
+		if last.head.Sequence < l.head.Sequence { // it was removed or cut off
+			found = append(found, Event{Kind: KindLog, Action: actionGone})
+		} else {
+			head = last.head
+		}
+		if last.open {
+			lines = []byte("\n")
+		}
+		events = append(found, events...)
+	}
+	for _, e := range events {
+		line := Line{Sequence: head.Sequence + 1, Event: l.clean(e), Prev: head.Hash}
+		lines = append(append(lines, line.seal()...), '\n')
+		head = Head{line.Sequence, line.Hash}
+	}
+	if n, err := l.file.Write(lines); err != nil {
+		if n > 0 {
+			_ = l.file.Truncate(size) // if that fails, the text stays torn
+		}
+		l.end = -1
+		return err
+	}
+	l.end, l.head = size+int64(len(lines)), head
 	return nil
 }

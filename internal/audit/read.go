@@ -3,97 +3,97 @@ package audit
 import (
 	"bufio"
 	"bytes"
-	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"time"
 )
 
-// Place is the place of a line.
-type Place struct {
-	File string `json:"file"`
-	Line int    `json:"line"` // from 1
+// tail is the end of a file.
+type tail struct {
+	head Head
+	torn []byte // text behind the last line that is no line, perhaps an empty one; nil: there is none
+	open bool   // the end of the file is no line end
 }
 
-// String returns the place as compilers write it.
-func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
-
-// opened is a log's file, open for reading.
-type opened struct {
-	*os.File
-	info  os.FileInfo
-	from  int64 // where to begin
-	lines int   // before that
+// tailOf reads the end of a file. A changed line there counts as the chain's end: Verify finds it.
+func tailOf(file io.ReaderAt, size int64) (t tail, err error) {
+	for window := int64(64 << 10); ; window *= 8 {
+		window = min(window, size)
+		b := make([]byte, window)
+		if n, err := file.ReadAt(b, size-window); err != nil && (!errors.Is(err, io.EOF) || n < len(b)) {
+			return t, err
+		}
+		t = tail{open: window > 0 && b[len(b)-1] != '\n'}
+		rest := bytes.TrimSuffix(b, []byte("\n"))
+		for end := len(rest); end > 0; {
+			from := bytes.LastIndexByte(rest[:end], '\n') + 1
+			if from == 0 && window < size {
+				break
+			}
+			if l, err := parse(rest[from:end]); !errors.Is(err, errNoLine) {
+				t.head = Head{l.Sequence, l.Hash}
+				if end < len(rest) {
+					t.torn = rest[end+1:]
+				}
+				return t, nil
+			}
+			end = from - 1
+		}
+		if window == size || window > 2*maxLine {
+			if size > 0 {
+				t.torn = rest
+			}
+			return t, nil
+		}
+	}
 }
 
-func openFile(path string) (*opened, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return &opened{File: file, info: info}, nil
-}
-
-// each calls do with the lines of a file from from on, without their ends, until do returns false. ended is false for a last line without
-// an end. It moves from and lines behind the last ended line.
-func (f *opened) each(do func(at Place, raw []byte, ended bool) bool) error {
-	if _, err := f.Seek(f.from, io.SeekStart); err != nil {
-		return err
-	}
-	r := bufio.NewReaderSize(f, 64<<10)
-	for {
-		raw, length, err := readLine(r)
-		if err != nil && !errors.Is(err, io.EOF) {
+// each calls do with the number, from 1, and the text of each line, without its end.
+func each(r io.Reader, do func(number int, raw []byte) error) error {
+	lines, number := bufio.NewScanner(r), 0
+	lines.Buffer(nil, 2*maxLine)
+	lines.Split(func(data []byte, atEOF bool) (int, []byte, error) { // bufio's own takes a carriage return away
+		if at := bytes.IndexByte(data, '\n'); at >= 0 {
+			return at + 1, data[:at], nil
+		}
+		if !atEOF || len(data) == 0 {
+			return 0, nil, nil
+		}
+		return len(data), data, nil
+	})
+	for lines.Scan() {
+		number++
+		if err := do(number, lines.Bytes()); err != nil {
 			return err
 		}
-		ended := err == nil
-		if length == 0 {
-			return nil
-		}
-		if !do(Place{f.Name(), f.lines + 1}, raw, ended) || !ended {
-			return nil
-		}
-		f.from += length
-		f.lines++
 	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("line %d is longer than any that the log has", number+1)
+	}
+	return lines.Err()
 }
 
-// readLine reads a line of any length. It returns at most maxLine bytes of it, and its length with the end.
-func readLine(r *bufio.Reader) (raw []byte, length int64, err error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		length += int64(len(part))
-		if room := maxLine - len(raw); room > 0 {
-			raw = append(raw, part[:min(room, len(part))]...)
+// Read calls do with each line of a log, raw and parsed, and returns the error of reading or of do. It skips text that is no line: Verify
+// finds that.
+func Read(r io.Reader, do func(raw []byte, l *Line) error) error {
+	return each(r, func(_ int, raw []byte) error {
+		l, err := parse(raw)
+		if errors.Is(err, errNoLine) {
+			return nil
 		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return bytes.TrimSuffix(raw, []byte("\n")), length, err
-		}
-	}
+		return do(raw, &l)
+	})
 }
 
 // Report is Verify's result.
 type Report struct {
-	Files int `json:"files"`
 	Lines int `json:"lines"`
-	// First and Last are the first and last sequence numbers.
-	First int64 `json:"first"`
-	Last  int64 `json:"last"`
-	// Head is the hash of the last line.
+	// Last is the sequence number of the last line, and Head its hash.
+	Last int64  `json:"last"`
 	Head string `json:"head"`
-	// Torn are the leftovers of killed processes or full disks, which the chain skips.
-	Torn []Place `json:"torn,omitempty"`
+	// Torn are the numbers of text lines that killed processes or full disks left, which the chain skips.
+	Torn []int `json:"torn,omitempty"`
 	// Unfinished reports that the last text is no line yet: it is being written, or the next server finds it torn.
 	Unfinished bool `json:"unfinished,omitempty"`
 	// Lost is the number of events that the log reports as lost.
@@ -102,211 +102,91 @@ type Report struct {
 	KeptAt int64 `json:"kept_at,omitempty"`
 	// Problems are the first breaks of the chain.
 	Problems []Problem `json:"problems,omitempty"`
+
+	kept string
+	text []byte // is no line, and begins in line at; nil: there is none
+	at   int
 }
 
-// Problem is a break of the chain.
+// Problem is a break of the chain, in a line of the file. Line 0: in none.
 type Problem struct {
-	Place
-	Sequence int64  `json:"sequence,omitempty"` // the line's claim; 0: none
-	What     string `json:"what"`
-}
-
-// maxProblems bounds those in a Report.
-const maxProblems = 20
-
-// verifier checks the lines of a chain.
-type verifier struct {
-	Report
-	kept    string
-	started bool
-	last    link
-	begins  int64 // the first kept line, as the log says
-	// text is no line, and begins at at; nil: there is none.
-	text []byte
-	at   Place
-}
-
-// Verify checks a log, in one file or in several of an older version, the oldest first. keptHead is the hash of a line that must exist;
-// empty: none. The error is one of reading; breaks of the chain are in the Report.
-func Verify(paths []string, keptHead string) (*Report, error) {
-	v := &verifier{kept: keptHead, Report: Report{Files: len(paths)}}
-	for _, path := range paths {
-		f, err := openFile(path)
-		if err != nil {
-			return nil, err
-		}
-		err = f.each(v.line)
-		_ = f.Close()
-		if err != nil {
-			return nil, err
-		}
-	}
-	v.end(Place{paths[len(paths)-1], 0})
-	return &v.Report, nil
-}
-
-func (v *verifier) wrong(at Place, sequence int64, format string, args ...any) {
-	if len(v.Problems) < maxProblems {
-		v.Problems = append(v.Problems, Problem{at, sequence, fmt.Sprintf(format, args...)})
-	}
-}
-
-func (v *verifier) line(at Place, raw []byte, _ bool) bool {
-	l, here, err := parse(raw)
-	if errors.Is(err, errNoLine) {
-		if v.text == nil {
-			v.at, v.text = at, append([]byte{}, raw...)
-		} else if v.text = append(append(v.text, '\n'), raw...); len(v.text) > 2*maxLine {
-			v.text = v.text[:2*maxLine] // no torn line leaves so much
-		}
-		return true
-	}
-	v.Lines++
-	switch isTorn := l.Kind() == KindLog && l.Activity == actionTorn; {
-	case v.text != nil:
-		v.settle(&l, isTorn)
-	case isTorn:
-		v.wrong(at, here.sequence, "the torn text before it, of which it tells, was removed")
-	}
-	v.follows(at, here)
-	if err != nil {
-		v.wrong(at, here.sequence, "it was changed: its hash is not that of its text")
-	} else if here.hash == v.kept {
-		v.KeptAt = here.sequence
-	}
-	if l.Kind() == KindLog {
-		v.befell(at, here, &l)
-	}
-	v.last, v.started = here, true
-	return true
-}
-
-// settle judges the text before a line.
-func (v *verifier) settle(l *Line, isTorn bool) {
-	sum, _ := l.Unmapped["sha256"].(string)
-	if isTorn && sum == sumOf(v.text) && !json.Valid(v.text) {
-		v.Torn = append(v.Torn, v.at)
-	} else {
-		v.wrong(v.at, 0, "it is no line of the log: it was changed or inserted")
-	}
-	v.text = nil
-}
-
-// follows checks that a line continues the last one.
-func (v *verifier) follows(at Place, here link) {
-	if !v.started {
-		v.First = here.sequence
-		if here.prev == v.kept && v.kept != "" {
-			v.KeptAt = here.sequence - 1
-		}
-		if (here.sequence == 1) != (here.prev == genesis) || here.sequence < 1 {
-			v.wrong(at, here.sequence, "it does not begin the chain and has number %d", here.sequence)
-		}
-		return
-	}
-	next := v.last.sequence + 1
-	switch {
-	case here.sequence > next:
-		v.wrong(at, here.sequence, "%s before it is missing or elsewhere: the one before has number %d and it has %d", lines(here.sequence-next), v.last.sequence, here.sequence)
-	case here.sequence < next:
-		v.wrong(at, here.sequence, "it is not in its place or was inserted: the one before has number %d and it has %d", v.last.sequence, here.sequence)
-	case here.prev != v.last.hash:
-		v.wrong(at, here.sequence, "it does not follow the line before: one of the two is not the original")
-	}
-}
-
-func lines(n int64) string {
-	if n == 1 {
-		return "a line"
-	}
-	return fmt.Sprintf("%d lines", n)
-}
-
-func (v *verifier) befell(at Place, here link, l *Line) {
-	switch l.Activity {
-	case actionLost:
-		n, _ := l.Unmapped["events"].(float64)
-		v.Lost += int64(n)
-	case actionOld:
-		first, _ := l.Unmapped["first"].(float64)
-		v.begins = max(v.begins, int64(first))
-	case actionGone:
-		v.wrong(at, here.sequence, "lines before it were removed while a server ran")
-		v.begins = here.sequence
-	}
-}
-
-func (v *verifier) end(log Place) {
-	v.Last, v.Head = v.last.sequence, v.last.hash
-	if v.First > max(1, v.begins) {
-		v.wrong(log, v.First, "what was before number %d is missing: an older file is to be named first, or it was removed", v.First)
-	}
-	if v.text != nil {
-		if v.Unfinished = !json.Valid(v.text); !v.Unfinished {
-			v.wrong(v.at, 0, "it is no line of the log: it was changed or inserted")
-		}
-	}
-	if v.kept != "" && v.KeptAt == 0 {
-		v.wrong(log, 0, "no line has the hash %s: the end was cut off, or the chain was written anew", v.kept)
-	}
+	Line int    `json:"line"`
+	What string `json:"what"`
 }
 
 // OK reports whether the chain holds.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
-// followTime is the pause after which Read looks for more.
-const followTime = 250 * time.Millisecond
+const maxProblems = 20
 
-// Read calls do with each line of a log, raw and parsed. follow makes it wait for more until ctx ends, also in a file that replaces this
-// one. It skips text that is no line or is not chained: Verify finds that. The error is one of reading, or do's.
-func Read(ctx context.Context, path string, follow bool, do func(raw []byte, l *Line) error) error {
-	var last *opened
-	for {
-		f, err := openFile(path)
-		switch {
-		case err == nil:
-			if last != nil && os.SameFile(f.info, last.info) && f.info.Size() >= last.from {
-				f.from, f.lines = last.from, last.lines
-			}
-			if err := f.read(ctx, follow, do); err != nil {
-				return err
-			}
-			last = f
-		case last == nil || !errors.Is(err, os.ErrNotExist):
-			return err
+// Verify checks a log. keptHead is the hash of a line that must exist; empty: none. The error is one of reading; breaks of the chain are in
+// the Report.
+func Verify(log io.Reader, keptHead string) (*Report, error) {
+	r := &Report{kept: keptHead}
+	if err := each(log, r.line); err != nil {
+		return nil, err
+	}
+	if r.text != nil {
+		if r.Unfinished = !json.Valid(r.text); !r.Unfinished {
+			r.wrong(r.at, "it is no line of the log: it was changed or inserted")
 		}
-		if !follow {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(followTime):
-		}
+	}
+	if r.kept != "" && r.KeptAt == 0 {
+		r.wrong(0, "no line has the hash %s: the end was cut off, or the chain was written anew", r.kept)
+	}
+	return r, nil
+}
+
+func (r *Report) wrong(line int, format string, args ...any) {
+	if len(r.Problems) < maxProblems {
+		r.Problems = append(r.Problems, Problem{line, fmt.Sprintf(format, args...)})
 	}
 }
 
-// read reads the present lines, and closes the file.
-func (f *opened) read(ctx context.Context, follow bool, do func(raw []byte, l *Line) error) (failed error) {
-	defer func() { _ = f.Close() }()
-	err := f.each(func(_ Place, raw []byte, ended bool) bool {
-		l, _, err := parse(raw)
-		if errors.Is(err, errNoLine) || follow && !ended {
-			return true
+func (r *Report) line(number int, raw []byte) error {
+	l, err := parse(raw)
+	if errors.Is(err, errNoLine) {
+		if r.text == nil {
+			r.at, r.text = number, append([]byte{}, raw...)
+		} else if r.text = append(append(r.text, '\n'), raw...); len(r.text) > 2*maxLine {
+			r.text = r.text[:2*maxLine] // no torn line leaves so much
 		}
-		failed = do(raw, &l)
-		return failed == nil && ctx.Err() == nil
-	})
-	return cmp.Or(failed, err, ctx.Err())
-}
-
-// ReadHead returns the end of the chain of a log; zero: the log is empty.
-func ReadHead(path string) (Head, error) {
-	f, err := openFile(path)
-	if err != nil {
-		return Head{}, err
+		return nil
 	}
-	defer func() { _ = f.Close() }()
-	last, err := tailOf(f, f.info.Size())
-	return last.head, err
+	r.Lines++
+	isTorn := l.Kind == KindLog && l.Action == actionTorn
+	switch sum, _ := l.Detail["sha256"].(string); {
+	case r.text == nil && isTorn:
+		r.wrong(number, "the torn text before it, of which it tells, was removed")
+	case r.text != nil && isTorn && sum == sumOf(r.text) && !json.Valid(r.text):
+		r.Torn = append(r.Torn, r.at)
+	case r.text != nil:
+		r.wrong(r.at, "it is no line of the log: it was changed or inserted")
+	}
+	r.text = nil
+	switch before := r.Last; {
+	case r.Lines == 1 && (l.Sequence != 1 || l.Prev != genesis):
+		r.wrong(number, "it does not begin the chain and has number %d: what was before it is missing", l.Sequence)
+	case l.Sequence > before+1 && r.Lines > 1:
+		r.wrong(number, "lines before it are missing or elsewhere: the one before has number %d and it has %d", before, l.Sequence)
+	case l.Sequence <= before:
+		r.wrong(number, "it is not in its place or was inserted: the one before has number %d and it has %d", before, l.Sequence)
+	case r.Lines > 1 && l.Prev != r.Head:
+		r.wrong(number, "it does not follow the line before: one of the two is not the original")
+	}
+	switch {
+	case err != nil:
+		r.wrong(number, "%v", err)
+	case l.Hash == r.kept:
+		r.KeptAt = l.Sequence
+	}
+	switch {
+	case l.Kind == KindLog && l.Action == actionLost:
+		n, _ := l.Detail["events"].(float64)
+		r.Lost += int64(n)
+	case l.Kind == KindLog && l.Action == actionGone:
+		r.wrong(number, "lines before it were removed while a server ran")
+	}
+	r.Last, r.Head = l.Sequence, l.Hash
+	return nil
 }

@@ -1,8 +1,8 @@
-// Package broker is the only egress of a sandbox: it serves the connections that code makes to a port of loopback in its
+// Package broker is a sandbox's only egress: it serves the connections that code makes to a port of loopback in its
 // container, which runs without a network. The broker, on the host, decides which requests leave, and records them.
 //
-// A connection speaks HTTP/1.1. Proxy requests go to the hosts that are allowed, others to the package indexes, to the
-// databases and to the tools of other servers; each kind is served by a handler of its own.
+// A connection speaks HTTP/1.1. Proxy requests go to the hosts that are allowed and to the package indexes, others to the databases and to the
+// other servers' tools; each kind is served by its own handler.
 package broker
 
 import (
@@ -18,7 +18,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 const (
@@ -27,26 +27,22 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// Prefixes of the requests that are for the broker itself.
+// Prefixes for the requests that are for the broker itself.
 const (
-	PyPI = "/pypi/"
-	NPM  = "/npm/"
-	SQL  = "/sql"
-	// Tools are those of other MCP servers.
+	SQL = "/sql"
+	// Tools are other MCP servers'.
 	Tools = "/tools/"
 )
 
-// Options are the services of a Broker.
+// Options are a Broker's services.
 type Options struct {
 	// Proxy serves proxy requests: CONNECT, and those with a whole URL as target.
 	Proxy http.Handler
-	// Packages serves the paths below PyPI and NPM.
-	Packages http.Handler
 	// SQL serves queries. Nil: there are none.
 	SQL http.Handler
-	// Tools serves the paths below Tools: calls of other servers' tools. Nil: there are none.
+	// Tools serves the paths below Tools: calls to other servers' tools. Nil: there are none.
 	Tools http.Handler
-	// Log is the record of the handlers. May be nil.
+	// Log is the handlers' record. May be nil.
 	Log *netlog.Log
 	// Authority does the work of Trust. Nil: no session needs an authority.
 	Authority func(session string, kept []byte) (certificates string, keep []byte, err error)
@@ -93,7 +89,7 @@ func (b *Broker) Serve(ctx context.Context, session, run string, conn net.Conn) 
 	_ = b.server.Serve(c) // which closes it in the end
 }
 
-// budget returns the memory of a session's requests.
+// budget returns the memory for a session's requests.
 func (b *Broker) budget(session string) *caller.Budget {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,51 +120,32 @@ func (b *Broker) Forget(session string) {
 	}
 }
 
-// ownAddress returns the broker's address for code in a container.
-func ownAddress(port int) string { return "http://127.0.0.1:" + strconv.Itoa(port) }
-
-// Environment implements sandbox.WayOut.
+// Environment implements sandbox.WayOut: it leads programs through the broker, and has them trust the session's authority.
 func (b *Broker) Environment(port int) map[string]string {
-	address := ownAddress(port)
-	return map[string]string{
-		// A session's installations are in its volume.
-		"PYTHONUSERBASE": engine.WorkDir + "/.local", "npm_config_prefix": engine.WorkDir + "/.local",
-		"PIP_INDEX_URL": address + PyPI + "simple/", "UV_DEFAULT_INDEX": address + PyPI + "simple/",
-		// One answer is enough from an index that is this near; it retries by itself.
-		"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0",
-		// The server sends a file once it received all of it; uv would wait 30 seconds for that, and --package-timeout is 5 minutes.
-		"UV_HTTP_TIMEOUT": "330",
-		// The broker's cache serves every session; one in the container would only fill its /tmp. uv unpacks into its own, and makes hard
-		// links from there.
-		"PIP_NO_CACHE_DIR": "1", "UV_CACHE_DIR": engine.WorkDir + "/.cache/uv",
-		"npm_config_registry": address + NPM, "npm_config_audit": "false", "npm_config_fund": "false",
-		// pnpm 12 and Yarn 4 read variables of their own. A lock file that names this address is of no use elsewhere.
-		"pnpm_config_registry": address + NPM, "YARN_NPM_REGISTRY_SERVER": address + NPM, "YARN_UNSAFE_HTTP_WHITELIST": "127.0.0.1",
-		"npm_config_omit_lockfile_registry_resolved": "true",
-	}
-}
-
-// ProxyEnvironment returns the variables that lead requests to internet hosts through the broker. Without them they fail as without a
-// network, in each program's own way.
-func ProxyEnvironment(port int) map[string]string {
-	env := map[string]string{"NODE_USE_ENV_PROXY": "1"}
+	address := "http://127.0.0.1:" + strconv.Itoa(port)
+	env := make(map[string]string)
 	for _, name := range []string{"http_proxy", "https_proxy"} {
-		env[name], env[strings.ToUpper(name)] = ownAddress(port), ownAddress(port)
+		env[name], env[strings.ToUpper(name)] = address, address
 	}
-	for _, name := range []string{"no_proxy", "NO_PROXY"} {
-		env[name] = "127.0.0.1,localhost,::1"
+	env["no_proxy"], env["NO_PROXY"] = "127.0.0.1,localhost,::1", "127.0.0.1,localhost,::1"
+	env["YARN_HTTPS_PROXY"] = address
+	if b.options.Authority != nil {
+		for _, name := range []string{
+			"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT",
+			"npm_config_cafile", "pnpm_config_cafile", "YARN_HTTPS_CA_FILE_PATH",
+		} {
+			env[name] = protocol.TrustFile
+		}
 	}
 	return env
 }
 
-// ServeHTTP finds the handler of a request.
+// ServeHTTP finds a request's handler.
 func (b *Broker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var handler http.Handler
 	switch path := r.URL.Path; {
 	case r.Method == http.MethodConnect || r.URL.IsAbs():
 		handler = b.options.Proxy
-	case strings.HasPrefix(path, PyPI), strings.HasPrefix(path, NPM):
-		handler = b.options.Packages
 	case path == SQL:
 		handler = b.options.SQL
 	case strings.HasPrefix(path, Tools):

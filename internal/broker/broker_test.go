@@ -18,9 +18,8 @@ import (
 func TestARequestThatTookItsConnectionEndsWithTheSession(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan struct{})
 	b := broker.New(broker.Options{Proxy: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, _, err := http.NewResponseController(w).Hijack(); err != nil {
-			t.Error(err)
-		}
+		_, _, err := http.NewResponseController(w).Hijack()
+		should.Hold(t, err == nil, "%v", err)
 		close(begun)
 		<-r.Context().Done()
 		close(ended)
@@ -38,7 +37,7 @@ func TestARequestThatTookItsConnectionEndsWithTheSession(t *testing.T) {
 func TestAllConnectionsOfASessionHaveOneBudget(t *testing.T) {
 	seen := make(chan *caller.Budget, 1)
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- caller.Of(r.Context()).Memory })
-	b := broker.New(broker.Options{Packages: handler, SQL: handler, Proxy: handler})
+	b := broker.New(broker.Options{SQL: handler, Tools: handler, Proxy: handler})
 	defer b.Close()
 	ask := func(session, target string) *caller.Budget {
 		t.Helper()
@@ -50,17 +49,12 @@ func TestAllConnectionsOfASessionHaveOneBudget(t *testing.T) {
 		must.OK(t, should.ErrOf(bufio.NewReader(client).ReadString('\n')))
 		return <-seen
 	}
-	first := ask("a", "/npm/demo")
-	for _, target := range []string{"/pypi/simple/demo/", "/sql", "http://example.com/"} {
-		if got := ask("a", target); got != first || got == nil {
-			t.Errorf("%s has a budget of its own", target)
-		}
+	first := ask("a", "/tools/demo")
+	for _, target := range []string{"/sql", "http://example.com/"} {
+		got := ask("a", target)
+		should.Hold(t, got == first && got != nil, "%s has a budget of its own", target)
 	}
-	if ask("b", "/sql") == first {
-		t.Error("two sessions share one")
-	}
+	should.Hold(t, ask("b", "/sql") != first, "two sessions share one")
 	b.Forget("a")
-	if ask("a", "/sql") == first {
-		t.Error("it is not forgotten")
-	}
+	should.Hold(t, ask("a", "/sql") != first, "it is not forgotten")
 }

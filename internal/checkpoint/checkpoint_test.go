@@ -114,9 +114,8 @@ func TestASessionComesBackAsItWas(t *testing.T) {
 
 func TestWhatNoImportWouldTakeIsLeftOut(t *testing.T) {
 	items := []item{file("a", "1234"), file(strings.Repeat("x/", 600)+"y", "too deep"), other('l', "link", "a\x00b")}
-	if _, report, err := export(t, items, generous); err != nil || report.Summary != (Summary{Files: 1, Bytes: 4}) || report.Skipped != 4 {
-		t.Errorf("exported %+v, %v", report, err)
-	}
+	_, report, err := export(t, items, generous)
+	should.Hold(t, err == nil && report.Summary == (Summary{Files: 1, Bytes: 4}) && report.Skipped == 4, "exported %+v, %v", report, err)
 }
 
 func TestAnExportThatIsNotWholeFails(t *testing.T) {
@@ -162,8 +161,7 @@ func special(kind byte, name, target string) member {
 func packed(t *testing.T, members ...member) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	z, err := zstd.NewWriter(&b)
-	must.OK(t, err)
+	z := must.Get(zstd.NewWriter(&b))(t)
 	w := tar.NewWriter(z)
 	for _, m := range members {
 		m.header.Size = int64(len(m.text))
@@ -256,16 +254,14 @@ func TestACheckpointThatIsCutOffIsRefusedWhereverItEnds(t *testing.T) {
 	archive, _, err := export(t, []item{file("noise", string(noise))}, generous)
 	must.OK(t, err)
 	for n := 0; n < len(archive); n += 97 {
-		if _, _, _, err := load(t, bytes.NewReader(archive[:n]), generous); fault.From(err).Code != fault.InvalidContent {
-			t.Errorf("after %d of %d bytes: %v", n, len(archive), err)
-		}
+		_, _, _, err := load(t, bytes.NewReader(archive[:n]), generous)
+		should.Hold(t, fault.From(err).Code == fault.InvalidContent, "after %d of %d bytes: %v", n, len(archive), err)
 	}
 	for n := 100; n < len(archive); n += 997 {
 		bad := slices.Clone(archive)
 		bad[n] ^= 0x55
-		if _, _, _, err := load(t, bytes.NewReader(bad), generous); err == nil {
-			t.Errorf("byte %d is another, and nobody saw it", n)
-		}
+		_, _, _, err := load(t, bytes.NewReader(bad), generous)
+		should.Hold(t, err != nil, "byte %d is another, and nobody saw it", n)
 	}
 }
 
@@ -338,12 +334,9 @@ func TestALargeSessionTakesNoMoreMemoryThanASmallOne(t *testing.T) {
 		}
 	})
 	runtime.ReadMemStats(&after)
-	if err != nil || summary.Bytes != size {
-		t.Fatalf("imported %+v, %v", summary, err)
-	}
-	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 96<<20 {
-		t.Errorf("the heap grew by %d bytes", grown)
-	}
+	must.Hold(t, err == nil && summary.Bytes == size, "imported %+v, %v", summary, err)
+	grown := int64(after.HeapSys) - int64(before.HeapSys)
+	should.Hold(t, grown <= 96<<20, "the heap grew by %d bytes", grown)
 }
 
 func TestAnImportThatIsCancelledEnds(t *testing.T) {
@@ -369,7 +362,6 @@ func TestAnErrorOfTheReceiverIsNotTheCheckpointsFault(t *testing.T) {
 	must.OK(t, err)
 	own := errors.New("no disk")
 	should.Be(t, should.ErrOf(Import(t.Context(), bytes.NewReader(archive), generous, func(Manifest, io.Reader, Next) error { return own })), own)
-	if _, err := Import(t.Context(), bytes.NewReader(archive), generous, func(Manifest, io.Reader, Next) error { return nil }); err == nil {
-		t.Error("nobody missed what was not taken")
-	}
+	_, err = Import(t.Context(), bytes.NewReader(archive), generous, func(Manifest, io.Reader, Next) error { return nil })
+	should.Hold(t, err != nil, "nobody missed what was not taken")
 }

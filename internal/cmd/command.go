@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
@@ -84,9 +86,25 @@ func flagError(cmd *cobra.Command, err error) error {
 	return Usage(err)
 }
 
+// unknownVariables returns the variables that look like settings and are none, with the most similar names.
+func unknownVariables(cmd *cobra.Command, environ []string) (unknown []string) {
+	known := &cobra.Command{}
+	cmd.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		known.AddCommand(&cobra.Command{Use: setting.VariableOf(f.Name), Run: func(*cobra.Command, []string) {}, Hidden: f.Hidden})
+	})
+	for _, pair := range environ {
+		name, _, _ := strings.Cut(pair, "=")
+		isSetting := slices.ContainsFunc(known.Commands(), func(c *cobra.Command) bool { return c.Use == name })
+		if strings.HasPrefix(name, setting.VariableOf("")) && !isSetting && !setting.IsKnownVariable(name) {
+			unknown = append(unknown, name+meant(known, name, ""))
+		}
+	}
+	return unknown
+}
+
 // meant suggests the known names most like a word, or beginning with it; empty: none.
 func meant(known *cobra.Command, word, dashes string) string {
-	known.SuggestionsMinimumDistance = 2
+	known.SuggestionsMinimumDistance = max(1, min(2, len(word)/3))
 	near := known.SuggestionsFor(word)
 	if len(near) == 0 {
 		return ""
@@ -114,7 +132,7 @@ func prewarmArgs(s *server.Program) cobra.PositionalArgs {
 }
 
 // Usage marks an error as wrong use of the program.
-func Usage(err error) error { return server.UsageError{Err: err} }
+func Usage(err error) error { return setting.UsageError{Err: err} }
 
 // Program is a program of this module: the core with its features.
 type Program struct {

@@ -23,7 +23,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/allfeatures"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
@@ -75,8 +75,7 @@ func readPages(t *testing.T) map[string]*page {
 		if path.Ext(name) != ".md" {
 			return
 		}
-		source, err := fs.ReadFile(repository, name)
-		must.OK(t, err)
+		source := must.Get(fs.ReadFile(repository, name))(t)
 		p := &page{anchors: make(map[string]bool)}
 		document := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(source))
 		_ = ast.Walk(document, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -235,8 +234,8 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 
 // programs are those of this module, by their names.
 var programs = map[string]cmd.Program{
-	"code-sandbox-mcp":   {Name: "code-sandbox-mcp"},
-	server.ServerProgram: allfeatures.Program,
+	"code-sandbox-mcp":    {Name: "code-sandbox-mcp"},
+	setting.ServerProgram: allfeatures.Program,
 }
 
 // commandTree is the whole of a program's commands, with those that cobra adds.
@@ -294,10 +293,10 @@ func checkMake(makefile string, words []string) error {
 }
 
 func TestNamesInTheDocumentationExist(t *testing.T) {
-	flags, variables := make(map[string]bool), map[string]bool{"SANDBOX_HTTP_TOKEN": true, "SANDBOX_TRUSTED_HEADER_SECRET": true, "SANDBOX_OIDC_CLIENT_SECRET": true}
-	addFlags(commandTree(programs[server.ServerProgram]), func(f *pflag.Flag) {
+	flags, variables := make(map[string]bool), map[string]bool{"SANDBOX_HTTP_TOKEN": true, "SANDBOX_TRUSTED_HEADER_SECRET": true}
+	addFlags(commandTree(programs[setting.ServerProgram]), func(f *pflag.Flag) {
 		flags["--"+f.Name] = true
-		variables[server.VariableOf(f.Name)] = true
+		variables[setting.VariableOf(f.Name)] = true
 	})
 	pages := readPages(t)
 	for _, s := range pages["docs/configuration.md"].spans { // which has a table of other systems' names
@@ -311,20 +310,16 @@ func TestNamesInTheDocumentationExist(t *testing.T) {
 		}
 		for _, line := range p.code() {
 			for _, v := range variable.FindAllString(line, -1) {
-				if !variables[v] && !strings.HasPrefix(v, "SANDBOX_SQL_") {
-					t.Errorf("%s: there is no setting %s", name, v)
-				}
+				should.Hold(t, variables[v] || strings.HasPrefix(v, "SANDBOX_SQL_"), "%s: there is no setting %s", name, v)
 			}
 		}
 		for _, s := range p.spans {
 			flag, _, _ := strings.Cut(strings.Fields(s.code + " .")[0], "=")
 			// The page of the protocol has the supervisor's own.
-			if len(flag) > 2 && strings.HasPrefix(flag, "--") && !flags[flag] && name != "docs/kernel-protocol.md" {
-				t.Errorf("%s: there is no flag %s", name, flag)
-			}
-			if repositoryPath.MatchString(s.code) && !exists(path.Clean(s.code)) && !exists(path.Join(s.heading, s.code)) {
-				t.Errorf("%s: there is no %s", name, s.code)
-			}
+			should.Hold(t, len(flag) <= 2 || !strings.HasPrefix(flag, "--") || flags[flag] || name == "docs/kernel-protocol.md",
+				"%s: there is no flag %s", name, flag)
+			should.Hold(t, !repositoryPath.MatchString(s.code) || exists(path.Clean(s.code)) || exists(path.Join(s.heading, s.code)),
+				"%s: there is no %s", name, s.code)
 		}
 	}
 }
@@ -350,21 +345,18 @@ func TestMessagesOfTheTroubleshootingPageAreTheProgramsOwn(t *testing.T) {
 			if strings.HasSuffix(name, "_test.go") || !slices.Contains([]string{".go", ".py", ".js"}, path.Ext(name)) {
 				return
 			}
-			source, err := fs.ReadFile(repository, name)
-			must.OK(t, err)
+			source := must.Get(fs.ReadFile(repository, name))(t)
 			sources.Write(source)
 		})
 	}
 	p := readPages(t)["docs/troubleshooting.md"]
 	for _, s := range p.spans {
 		for part := range strings.SplitSeq(s.code, "…") {
-			if s.isSubject && !strings.Contains(sources.String(), strings.TrimSpace(part)) {
-				t.Errorf("%s: the program does not say %q", s.heading, part)
-			}
+			should.Hold(t, !s.isSubject || strings.Contains(sources.String(), strings.TrimSpace(part)),
+				"%s: the program does not say %q", s.heading, part)
 		}
 	}
-	faults, err := fs.ReadFile(repository, "internal/fault/fault.go")
-	must.OK(t, err)
+	faults := must.Get(fs.ReadFile(repository, "internal/fault/fault.go"))(t)
 	for _, code := range regexp.MustCompile(`Code = "(\w+)"`).FindAllSubmatch(faults, -1) {
 		if !slices.Contains(p.code(), string(code[1])) {
 			t.Errorf("the page does not have the error code %s", code[1])

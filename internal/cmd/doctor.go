@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,16 +27,16 @@ func doctorCommand(settings *server.Program) *cobra.Command {
 		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: NoArgs,
 		Long: `doctor looks for Podman, its service, the OCI runtime, the limits that the
 machine can hold and the images, starts one container of each language, and says
-of everything that is missing what it costs and what mends it. With --engine
-kubernetes it looks at the cluster instead of Podman.
+of everything that is missing what it costs and what mends it. With another
+--engine it looks at that instead of Podman.
 
 With --fix it then offers to run the commands that mend what is missing, one by
 one, and looks again: they install Podman, start its virtual machine, give you
 subordinate ids, make the images. Where the fix is a sentence instead of a
 command, it is for you.
 
-With --settings, or --config without a file, it checks nothing and prints every
-setting in force, its value, and where that comes from. Secrets are not shown.
+With --settings it checks nothing and prints every setting in force, its value,
+and where that comes from. Secrets are not shown.
 
 Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,23 +62,10 @@ Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the checks, or the settings, as JSON")
-	cmd.Flags().BoolVar(&inForce, settingsFlag, false, "print the settings in force and where each comes from, and check nothing (also: --config without a file)")
+	cmd.Flags().BoolVar(&inForce, "settings", false, "print the settings in force and where each comes from, and check nothing")
 	cmd.Flags().BoolVar(&fix, "fix", false, "offer to run the commands that mend what is missing, and look again")
 	cmd.Flags().BoolVar(&yes, "yes", false, "with --fix, run those commands without asking")
 	return cmd
-}
-
-const settingsFlag = "settings"
-
-// withBareConfig turns doctor's --config without a file into --settings: it asks for the configuration in force.
-func withBareConfig(args []string) []string {
-	at := slices.Index(args, "--config")
-	if !slices.Contains(args, "doctor") || at < 0 || at+1 < len(args) && !strings.HasPrefix(args[at+1], "-") {
-		return args
-	}
-	args = slices.Clone(args)
-	args[at] = "--" + settingsFlag
-	return args
 }
 
 // Examine returns doctor's findings. It connects anew, since a fix may have started another service.

@@ -14,13 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/roster"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 )
 
 const (
-	// heardWithin is the time in which a server must announce that it drains.
+	// heardWithin is the time in which a server must answer.
 	heardWithin = 5 * time.Second
 	// lookEvery is the interval between looks at a draining server.
 	lookEvery = 200 * time.Millisecond
@@ -64,7 +65,7 @@ more, and fails where that takes longer than --timeout.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			return Report(drain(ctx, server.StateFolder(settings.StateDir), strings.Join(args, ""), o))
+			return Report(drain(ctx, setting.StateFolder(settings.StateDir), strings.Join(args, ""), o))
 		},
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "return when nothing runs in its sessions")
@@ -76,58 +77,56 @@ more, and fails where that takes longer than --timeout.`,
 }
 
 func drain(ctx context.Context, stateDir, name string, o drainOptions) error {
-	s, err := findServer(stateDir, name)
+	s, err := findServer(ctx, stateDir, name)
 	if err != nil {
 		return err
 	}
-	if err := roster.Ask(stateDir, s.ID, !o.undo); err != nil {
-		return fault.New(fault.ExecutionFailed, "Run this as the user whose server it is.", "The server at %s could not be asked.", s.Address).Because(err)
-	}
 	hearing, stop := context.WithTimeout(ctx, heardWithin)
 	defer stop()
-	now, err := awaitServer(hearing, stateDir, s.ID, func(now *roster.Server) bool { return now.Draining != o.undo })
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return fault.New(fault.ExecutionFailed, "Look whether it is stopped (SIGSTOP), or the machine too busy; it is asked, and obeys when it goes on.",
-			"The server at %s (process %d) has not answered in %v.", s.Address, s.PID, heardWithin)
-	case err != nil:
-		return err
-	case now == nil:
+	switch err := s.Drain(hearing, !o.undo); {
+	case door.HasEnded(err):
 		fmt.Printf("the server at %s has ended\n", s.Address)
 		return nil
+	case err != nil:
+		return fault.New(fault.ExecutionFailed, "Look whether it is stopped (SIGSTOP), or the machine too busy; then try again.",
+			"The server at %s (process %d) has not answered in %v.", s.Address, s.PID, heardWithin).Because(err)
 	case o.undo:
 		fmt.Printf("%s takes new sessions again\n", s.Address)
 		return nil
 	}
-	fmt.Printf("%s takes no new sessions: %s\n", s.Address, left(now))
+	fmt.Printf("%s takes no new sessions: %s\n", s.Address, left(&s.Card))
 	if !o.wait {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	last, earliest := now, time.Now().Add(o.atLeast)
-	now, err = awaitServer(waiting, stateDir, s.ID, func(now *roster.Server) bool {
-		last = now
-		return !now.Draining || now.Busy == 0 && (!o.clients || now.Clients == 0) && time.Now().After(earliest)
-	})
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return fault.New(fault.SessionBusy, "Wait again, or stop the server: it then interrupts what runs, and named sessions keep their variables.",
-			"After %v there is still something to do at %s: %s.", o.timeout, s.Address, left(last))
-	case err != nil:
-		return err
-	case now == nil:
-		fmt.Printf("the server at %s has ended\n", s.Address)
-	case !now.Draining:
-		return fault.New(fault.ExecutionFailed, "Ask who has called drain --undo, and begin again.", "The server at %s takes new sessions again.", s.Address)
-	default:
-		fmt.Printf("nothing runs at %s: %s\n", s.Address, left(now))
+	earliest := time.Now().Add(o.atLeast)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for s.Draining && (s.Busy > 0 || o.clients && s.Clients > 0 || time.Now().Before(earliest)) {
+		select {
+		case <-tick.C:
+		case <-waiting.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fault.New(fault.SessionBusy, "Wait again, or stop the server: it then interrupts what runs, and named sessions keep their variables.",
+				"After %v there is still something to do at %s: %s.", o.timeout, s.Address, left(&s.Card))
+		}
+		if door.HasEnded(s.Look(waiting)) {
+			fmt.Printf("the server at %s has ended\n", s.Address)
+			return nil
+		}
 	}
+	if !s.Draining {
+		return fault.New(fault.ExecutionFailed, "Ask who has called drain --undo, and begin again.", "The server at %s takes new sessions again.", s.Address)
+	}
+	fmt.Printf("nothing runs at %s: %s\n", s.Address, left(&s.Card))
 	return nil
 }
 
 // left describes the sessions and runs left on a draining server.
-func left(s *roster.Server) string {
+func left(s *door.Card) string {
 	text := fmt.Sprintf("%d of its %d sessions are busy", s.Busy, s.Sessions)
 	if s.Clients > 0 {
 		text += fmt.Sprintf(", and %d without a name would end with it", s.Clients)
@@ -135,41 +134,18 @@ func left(s *roster.Server) string {
 	return text
 }
 
-// awaitServer looks at a server until is reports true. nil: the server ended.
-func awaitServer(ctx context.Context, stateDir, id string, is func(*roster.Server) bool) (*roster.Server, error) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		list, err := roster.List(stateDir)
-		if err != nil {
-			return nil, err
-		}
-		i := slices.IndexFunc(list, func(s roster.Server) bool { return s.ID == id })
-		if i < 0 {
-			return nil, nil
-		}
-		if is(&list[i]) {
-			return &list[i], nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
 // findServer returns the server of this name.
-func findServer(stateDir, name string) (roster.Server, error) {
-	list, err := roster.List(stateDir)
+func findServer(ctx context.Context, stateDir, name string) (*door.Server, error) {
+	list, err := door.List(ctx, stateDir, false)
 	if err != nil {
-		return roster.Server{}, err
+		return nil, err
 	}
-	found := slices.DeleteFunc(slices.Clone(list), func(s roster.Server) bool {
+	list = slices.DeleteFunc(list, func(s door.Server) bool { return s.Address == "" })
+	found := slices.DeleteFunc(slices.Clone(list), func(s door.Server) bool {
 		return name != "" && name != s.Address && name != s.ID && name != strconv.Itoa(s.PID)
 	})
 	if len(found) == 1 {
-		return found[0], nil
+		return &found[0], nil
 	}
 	var lines strings.Builder
 	for _, s := range list {
@@ -177,9 +153,9 @@ func findServer(stateDir, name string) (roster.Server, error) {
 	}
 	switch {
 	case len(list) == 0:
-		return roster.Server{}, fault.New(fault.NotFound, "Give the --state-dir of the server; one over stdio has nothing to drain.", "No server over HTTP runs with the state folder %s.", stateDir)
+		return nil, fault.New(fault.NotFound, "Give the --state-dir of the server; one over stdio has nothing to drain.", "No server over HTTP runs with the state folder %s.", stateDir)
 	case len(found) == 0:
-		return roster.Server{}, fault.New(fault.NotFound, "Name one of these, by what is first in its line:"+lines.String(), "There is no server %q.", name)
+		return nil, fault.New(fault.NotFound, "Name one of these, by what is first in its line:"+lines.String(), "There is no server %q.", name)
 	}
-	return roster.Server{}, fault.New(fault.InvalidArgument, "Name one of these, by what is first in its line:"+lines.String(), "%d servers could be meant.", len(found))
+	return nil, fault.New(fault.InvalidArgument, "Name one of these, by what is first in its line:"+lines.String(), "%d servers could be meant.", len(found))
 }

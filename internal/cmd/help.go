@@ -12,27 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 )
 
 // commonSettings are the settings that people need first, in this order.
 var commonSettings = []string{
 	"config", "env-file", "memory-limit", "run-timeout", "prewarm", "allow-host-dir", "mount", "allow-domain", "packages", "http",
-}
-
-// rareSettings are limits and details that few people change. `help settings` lists them.
-var rareSettings = strings.Fields(`
-	start-timeout tmp-size pids-limit linger keep-limit variables-limit variables-timeout code-limit structured-content
-	artifact-read-limit download-timeout link-lifetime files-http-url artifact-store-limit artifact-link-lifetime
-	allow-private-ca network-connections network-request-limit network-byte-limit network-timeout network-idle-timeout
-	packages-deny-set package-min-age package-size-limit package-timeout package-cache-limit
-	sql-max-rows sql-max-bytes mcp-timeout allow-host-name log-format log-max-size log-keep`)
-
-// settingsTopic is the help topic that lists all settings.
-func settingsTopic() *cobra.Command {
-	topic := &cobra.Command{Use: "settings", Short: "All settings"}
-	topic.SetHelpFunc(func(c *cobra.Command, _ []string) { printSettings(c.OutOrStdout(), c.Root().PersistentFlags(), nil) })
-	return topic
 }
 
 const (
@@ -60,14 +45,14 @@ func printUsage(c *cobra.Command) error {
 		_, err := fmt.Fprintf(w, "\nThe settings that %s --help lists are flags of this command too.\n", c.Root().Name())
 		return err
 	}
-	printSettings(w, c.PersistentFlags(), rareSettings)
+	printSettings(w, c.PersistentFlags())
 	printFlags(w, "Other", c.LocalNonPersistentFlags())
-	_, err := fmt.Fprintf(w, "\n%[1]s COMMAND --help tells of a command.\n%[1]s help settings has %[2]d more settings.\n", c.Name(), len(rareSettings))
+	_, err := fmt.Fprintf(w, "\n%s COMMAND --help tells of a command.\n", c.Name())
 	return err
 }
 
-// printSettings writes the settings, common ones first and the others by group, except for those in without.
-func printSettings(w io.Writer, settings *pflag.FlagSet, without []string) {
+// printSettings writes the settings, common ones first and the others by group.
+func printSettings(w io.Writer, settings *pflag.FlagSet) {
 	common := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range commonSettings {
 		common.AddFlag(settings.Lookup(name))
@@ -75,10 +60,10 @@ func printSettings(w io.Writer, settings *pflag.FlagSet, without []string) {
 	groups, titles := make(map[string]*pflag.FlagSet), []string(nil)
 	settings.SortFlags = false
 	settings.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden || common.Lookup(f.Name) != nil || slices.Contains(without, f.Name) {
+		if f.Hidden || common.Lookup(f.Name) != nil {
 			return
 		}
-		title := f.Annotations[server.GroupAnnotation][0]
+		title := f.Annotations[setting.GroupAnnotation][0]
 		if groups[title] == nil {
 			titles, groups[title] = append(titles, title), pflag.NewFlagSet("", pflag.ContinueOnError)
 		}
@@ -110,7 +95,7 @@ func flagHead(f *pflag.Flag) string {
 		head = "-" + f.Shorthand + ", " + head
 	}
 	kind, _ := pflag.UnquoteUsage(f)
-	if own := f.Annotations[server.KindAnnotation]; own != nil {
+	if own := f.Annotations[setting.KindAnnotation]; own != nil {
 		kind = own[0]
 	}
 	switch {

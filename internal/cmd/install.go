@@ -23,25 +23,24 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 )
 
 // defaultName is the server's name in the configurations of clients.
 const defaultName = "code-sandbox"
 
-// installFlags are the flags of install and uninstall.
 type installFlags struct {
-	program  Program
-	clients  []string
-	all      bool
-	scope    string
-	name     string
-	env      []string
-	args     []string
-	print    bool
-	start    bool
-	dryRun   bool
-	force    bool
-	editFile bool
+	program Program
+	clients []string
+	all     bool
+	scope   string
+	name    string
+	env     []string
+	args    []string
+	print   bool
+	start   bool
+	dryRun  bool
+	force   bool
 }
 
 func (f *installFlags) bind(fs *pflag.FlagSet) {
@@ -57,10 +56,8 @@ func installCommand(p Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "install --client NAME… [-- SERVER FLAGS]", Short: "Put this server into the configuration of AI clients",
 		Long: `install puts this server into the configuration of the clients that are named.
-Where a client has a command of its own for that, and it is on the PATH, that is
-used; else its file is edited, and nothing else in it changes. What the file was
-is kept beside it, and uninstall brings it back. Then the server is started
-once, as a client does.
+Nothing else in their files changes. What a file was is kept beside it, and
+uninstall brings it back. Then the server is started once, as a client does.
 
 Flags of the server, given here or after --, go into the entry.
 Without a client it lists which are found here. The clients are
@@ -87,7 +84,7 @@ use.`,
 			if err != nil {
 				return Usage(err)
 			}
-			options.Force, options.EditFile = f.force, f.editFile
+			options.Force = f.force
 			if len(f.clients) == 0 && !f.all {
 				return listClients(os.Stdout, options)
 			}
@@ -105,7 +102,6 @@ use.`,
 	cmd.Flags().StringArrayVar(&f.args, "arg", nil, "an `argument` for the server")
 	cmd.Flags().BoolVar(&f.print, "print", false, "change nothing, print what belongs into the configuration, and the link that installs it where there is one")
 	cmd.Flags().BoolVar(&f.force, "force", false, "write for a client that is not found here too")
-	cmd.Flags().BoolVar(&f.editFile, "edit-file", false, "edit the file also where the client has a command for it")
 	cmd.Flags().BoolVar(&f.start, "start", true, "start the server once afterwards, as a client does")
 	return cmd
 }
@@ -157,9 +153,9 @@ func withCredentials(v pflag.Value) string {
 
 // fromAnywhere makes a file's path absolute, so that the server may start in any folder. Other values stay.
 func fromAnywhere(f *pflag.Flag, value string) string {
-	kind := f.Annotations[server.KindAnnotation]
+	kind := f.Annotations[setting.KindAnnotation]
 	isFile := len(kind) == 1 && slices.Contains([]string{"FILE", "FILES", "FOLDER", "FOLDERS"}, kind[0])
-	isWord := f.Name == "skills" && !server.IsSkillPath(value)
+	isWord := f.Name == "skills" && !setting.IsSkillPath(value)
 	if !isFile || isWord || value == "" || strings.HasPrefix(value, "~") || f.Name == "mount" { // a mount is never relative
 		return value
 	}
@@ -261,7 +257,6 @@ func notPassedOn(environ []string, server install.Server) []string {
 	return names
 }
 
-// chosen returns the selected clients.
 func (f *installFlags) chosen(options install.Options) ([]*install.Client, error) {
 	var clients []*install.Client
 	names := f.clients
@@ -289,7 +284,7 @@ func (f *installFlags) chosen(options install.Options) ([]*install.Client, error
 
 // listClients lists the clients on this machine, and whether the server is in their configuration.
 func listClients(w io.Writer, options install.Options) error {
-	options.DryRun, options.EditFile = true, true
+	options.DryRun = true
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CLIENT\tFILE\tHAS THE SERVER")
 	found := 0
@@ -298,9 +293,9 @@ func listClients(w io.Writer, options install.Options) error {
 		if err != nil {
 			return err
 		}
-		for _, target := range options.Found(c) {
+		for _, file := range options.Found(c) {
 			found++
-			fmt.Fprintf(table, "%s\t%s\t%s\n", c.Name, target.File, options.State(c, target))
+			fmt.Fprintf(table, "%s\t%s\t%s\n", c.Name, file, options.State(c, file))
 		}
 	}
 	if found == 0 {
@@ -329,7 +324,7 @@ func (f *installFlags) install(ctx context.Context, options install.Options, cli
 	}
 	failed := false
 	for _, c := range clients {
-		outcomes, err := options.Install(ctx, c)
+		outcomes, err := options.Install(c)
 		for _, o := range outcomes {
 			tell(os.Stdout, options, o)
 		}
@@ -367,11 +362,11 @@ func tell(w io.Writer, options install.Options, o install.Outcome) {
 		would = "would be "
 	}
 	fmt.Fprintf(w, "%s: %s\n", o.Client.Title, sentence(options.Name, would, o))
-	if o.Note != "" {
-		fmt.Fprintf(w, "  %s\n", o.Note)
-	}
 	if options.DryRun {
 		fmt.Fprintf(w, "%s", o.Diff)
+		if o.Done == install.Added && !options.Force && options.Scope == install.User && len(options.Found(o.Client)) == 0 {
+			fmt.Fprintf(w, "  %s is not found here, so that takes --force.\n", o.Client.Title)
+		}
 	} else if o.Backup != "" {
 		fmt.Fprintf(w, "  The file as it was before: %s\n", o.Backup)
 	}
@@ -381,24 +376,22 @@ func tell(w io.Writer, options install.Options, o install.Outcome) {
 	switch {
 	case options.DryRun || o.Done == install.Present || o.Done == install.Absent:
 	case o.Done == install.Removed:
-		fmt.Fprintf(w, "  What of %s runs now keeps it until it is started again.\n", o.Client.Title)
+		fmt.Fprintf(w, "  Restart %s to drop it.\n", o.Client.Title)
 	default:
 		fmt.Fprintf(w, "  %s\n", o.Client.Next())
 	}
 }
 
 func sentence(name, would string, o install.Outcome) string {
-	switch {
-	case o.Done == install.Present:
+	switch o.Done {
+	case install.Present:
 		return fmt.Sprintf("%s is in %s already, and was left as it is", name, o.File)
-	case o.Done == install.Absent:
+	case install.Absent:
 		return fmt.Sprintf("%s is not in %s", name, o.File)
-	case o.Done == install.Removed:
+	case install.Removed:
 		return fmt.Sprintf("%s %s", name, is(would, "taken out of "+o.File))
-	case o.Done == install.Updated:
+	case install.Updated:
 		return fmt.Sprintf("%s %s", name, is(would, "updated in "+o.File))
-	case o.Command != nil:
-		return fmt.Sprintf("%s %s", name, is(would, fmt.Sprintf("added to %s, by `%s`", o.File, strings.Join(o.Command[:min(3, len(o.Command))], " "))))
 	}
 	return fmt.Sprintf("%s %s", name, is(would, "added to "+o.File))
 }
@@ -410,7 +403,6 @@ func is(would, done string) string {
 	return "is " + done
 }
 
-// startOnce starts the server and reports whether it answers.
 func startOnce(ctx context.Context, options install.Options) bool {
 	answer, err := options.Probe(ctx)
 	if err != nil {

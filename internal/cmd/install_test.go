@@ -14,7 +14,7 @@ import (
 )
 
 func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
-	var s server.Program
+	s := server.New(nil)
 	fs := pflag.NewFlagSet("install", pflag.ContinueOnError)
 	s.Bind(fs)
 	if err := fs.Parse([]string{"--memory-limit", "2g", "--allow-host-dir", "/a,/b", "--prewarm", "--fetch-urls=false",
@@ -62,8 +62,7 @@ func TestWrongUseOfInstall(t *testing.T) {
 		t.Setenv("HOME", t.TempDir())
 		root := core.Command()
 		root.SetArgs(strings.Fields(test.args))
-		err := root.Execute()
-		should.Fail(t, err, test.want, "%s", test.args)
+		should.Fail(t, root.Execute(), test.want, "%s", test.args)
 		should.Equal(t, core.Main(strings.Fields(test.args)), exitUsage, "%s: exit code", test.args)
 	}
 }
@@ -71,9 +70,7 @@ func TestWrongUseOfInstall(t *testing.T) {
 func TestHelpNamesEveryClient(t *testing.T) {
 	help := installCommand(core).Long
 	for _, name := range install.Names() {
-		if !strings.Contains(help, name) {
-			t.Errorf("%s is missing", name)
-		}
+		should.Hold(t, strings.Contains(help, name), "%s is missing", name)
 	}
 }
 

@@ -4,12 +4,20 @@ package cmd
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
 	"slices"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -37,12 +45,100 @@ func withManager(ctx context.Context, s *server.Program, whose *owner, work func
 	return withPool(ctx, s, func(ctx context.Context, pool *sandbox.Pool) error { return withTenant(ctx, pool, whose.key(), work) })
 }
 
+// visit is a command's way to sessions: through the server that has one open, or by a manager of its own.
+type visit struct {
+	manager *sandbox.Manager
+	api     *rest.Server
+	own     door.Server     // this process, for requests to the api
+	asleep  map[string]bool // sessions that had no kernels before
+}
+
+// withSessions runs a shell command's work on sessions. Another server gets one that it wants when no request is on its way.
+func withSessions(ctx context.Context, s *server.Program, whose *owner, work func(context.Context, *visit) error) error {
+	return withManager(ctx, s, whose, func(ctx context.Context, manager *sandbox.Manager) error {
+		ctx, end := context.WithCancel(ctx)
+		defer end()
+		manager.Drain(true)
+		deps := s.Tools
+		deps.Manager, deps.Secrets, deps.Logger = manager, manager.Config().Mask, slog.New(slog.DiscardHandler)
+		v := &visit{manager: manager, asleep: make(map[string]bool), api: s.ForPersons(ctx, &deps, whose.key())}
+		v.own = door.At(setting.StateFolder(s.StateDir), state.NewID(""))
+		l, err := door.Listen(setting.StateFolder(s.StateDir), v.own.ID)
+		if err != nil {
+			return err
+		}
+		serving := &http.Server{Handler: v.api} //nolint:gosec // its only client is this user
+		go func() { _ = serving.Serve(l) }()
+		defer func() { _ = serving.Close() }()
+		err = work(ctx, v)
+		for _, info := range manager.OpenSessions(context.WithoutCancel(ctx)) {
+			if v.asleep[info.ID] {
+				// Nobody wants the variables of the container that read the files.
+				_, closed := manager.CloseSession(ctx, info.ID, true)
+				err = errors.Join(err, closed)
+			}
+		}
+		return err
+	})
+}
+
+// find describes a session.
+func (v *visit) find(ctx context.Context, id string) (sandbox.SessionInfo, error) {
+	if err := runs.CheckSessionID(id); err != nil {
+		return sandbox.SessionInfo{}, err
+	}
+	if found := v.api.Find(ctx, id); found != nil {
+		return found.SessionInfo, nil
+	}
+	return sandbox.SessionInfo{}, noSession(id)
+}
+
+// ask sends a request about a session. The body of the answer is the caller's to close; the error is a fault.
+func (v *visit) ask(ctx context.Context, method, id, path string, query url.Values, body *os.File) (*http.Response, error) {
+	info, err := v.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if info.Owner == sandbox.OwnerNone {
+		v.asleep[id] = len(info.Kernels) == 0
+	}
+	address := url.URL{Scheme: "http", Host: "door", Path: "/v1/sessions/" + id + path, RawQuery: query.Encode()}
+	r, err := http.NewRequestWithContext(ctx, method, address.String(), nil)
+	if err == nil && body != nil {
+		var info os.FileInfo
+		if info, err = body.Stat(); err == nil {
+			r.Body, r.ContentLength = body, info.Size()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer, err := v.own.RoundTrip(r)
+	if err != nil || answer.StatusCode < http.StatusBadRequest {
+		return answer, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return nil, readFault(json.NewDecoder(answer.Body).Decode)
+}
+
+// readFault returns the fault that a text describes; nil: none.
+func readFault(decode func(any) error) error {
+	var f struct {
+		Code          fault.Code
+		Message, Hint string
+	}
+	if err := decode(&f); err != nil {
+		return fault.New(fault.ExecutionFailed, "Try again.", "The answer cannot be read.").Because(err)
+	}
+	if f.Code == "" {
+		return nil
+	}
+	return fault.New(f.Code, f.Hint, "%s", f.Message)
+}
+
 // withPool runs a shell command's work with the pool of its managers.
 func withPool(ctx context.Context, s *server.Program, work func(context.Context, *sandbox.Pool) error) error {
 	return WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
-		if err := s.Reach(ctx, on, false); err != nil {
-			return Report(engineFault(err))
-		}
 		pool := sandbox.NewPool(s.VisitConfig(on, log))
 		defer pool.Close(context.WithoutCancel(ctx))
 		return Report(work(ctx, pool))
@@ -71,19 +167,6 @@ func nameOf(dir, tenant string) string {
 		return name
 	}
 	return tenant
-}
-
-// findSession describes a session without opening it.
-func findSession(ctx context.Context, manager *sandbox.Manager, id string) (sandbox.SessionInfo, error) {
-	if err := runs.CheckSessionID(id); err != nil {
-		return sandbox.SessionInfo{}, err
-	}
-	for _, info := range manager.Sessions(ctx) {
-		if info.ID == id {
-			return info, nil
-		}
-	}
-	return sandbox.SessionInfo{}, noSession(id)
 }
 
 func noSession(id string) error {

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 )
 
 // Exit codes.
@@ -23,9 +26,9 @@ const (
 func (p Program) Main(args []string) int {
 	server.ProgramName = p.Name
 	root := p.Command()
-	root.SetArgs(withBareConfig(args))
+	root.SetArgs(args)
 	err := root.Execute()
-	var wrong server.UsageError
+	var wrong setting.UsageError
 	var code exitCode
 	switch {
 	case err == nil:
@@ -61,29 +64,42 @@ doctor --settings shows what is in force and from where.
 
 Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 		Args:          prewarmArgs(settings),
+		Version:       versionText(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return settings.Load(cmd.Flags())
+			err := settings.Load(cmd.Flags())
+			if unknown := unknownVariables(cmd, settings.Env.Environ()); err == nil && len(unknown) > 0 {
+				if log, err := settings.Logger(os.Stderr); err == nil {
+					log.Warn("there is no such setting: " + strings.Join(unknown, "; "))
+				}
+			}
+			return err
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return settings.Serve(cmd.Context(), gcArgs(cmd)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if settings.HTTP.Address == "" && term.IsTerminal(int(os.Stdin.Fd())) {
+				fmt.Fprintf(os.Stderr, "%s waits on stdin for an AI client's messages; `%[1]s install` puts it into a client. Ctrl-C ends it, --help lists commands.\n", p.Name)
+			}
+			return settings.Serve(cmd.Context(), gcArgs(cmd))
+		},
 	}
 	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(flagError)
 	settings.Bind(root.PersistentFlags())
-	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(p), uninstallCommand(), gcCommand(settings), drainCommand(settings), sessionsCommand(settings), allowedCommand(settings), uiCommand(settings), versionCommand(), settingsTopic())
+	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(p), uninstallCommand(), gcCommand(settings), drainCommand(settings), sessionsCommand(settings), allowedCommand(settings), uiCommand(settings), versionCommand())
 	for _, f := range features {
 		if f.Commands != nil {
 			f.Commands(root, settings)
 		}
 	}
 	refuseElsewhere(root)
+	complete(root, settings)
 	return root
 }
 
-// refuseElsewhere adds the commands of server.ServerProgram alone, hidden. They name that program.
+// refuseElsewhere adds the commands of setting.ServerProgram alone, hidden. They name that program.
 func refuseElsewhere(root *cobra.Command) {
-	_, names := server.Elsewhere()
+	_, names := setting.Elsewhere()
 	for _, name := range names {
 		if found, _, err := root.Find([]string{name}); err == nil && found != root {
 			continue
@@ -91,7 +107,7 @@ func refuseElsewhere(root *cobra.Command) {
 		root.AddCommand(&cobra.Command{
 			Use: name, Hidden: true, DisableFlagParsing: true,
 			RunE: func(*cobra.Command, []string) error {
-				return Usage(fmt.Errorf("this program has no command %q; %s has it", name, server.ServerProgram))
+				return Usage(fmt.Errorf("this program has no command %q; %s has it", name, setting.ServerProgram))
 			},
 		})
 	}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // core is the program without features.
@@ -32,8 +34,7 @@ func TestPrewarmTakesTheNextWord(t *testing.T) {
 }
 
 func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
-	here, err := filepath.Abs(".")
-	must.OK(t, err)
+	here := must.Get(filepath.Abs("."))(t)
 	for name, test := range map[string]struct {
 		args []string
 		want string
@@ -54,9 +55,7 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := gcArgs(parsed(t, test.args...))
-			if got := strings.Join(args, " "); got != strings.TrimSpace("gc --after-parent "+test.want) {
-				t.Errorf("it is called with %q, want %q", got, test.want)
-			}
+			should.Equal(t, strings.Join(args, " "), strings.TrimSpace("gc --after-parent "+test.want), "it is called, want %q", test.want)
 			parsed(t, args...)
 			should.OK(t, server.Check(nil, args[2:], nil))
 		})
@@ -69,6 +68,7 @@ func TestExitCodes(t *testing.T) {
 		want int
 	}{
 		"version":         {[]string{"version"}, 0},
+		"its flag":        {[]string{"--version"}, 0},
 		"unknown command": {[]string{"serv"}, 2},
 		"unknown flag":    {[]string{"--nope"}, 2},
 		"two to drain":    {[]string{"drain", "a", "b"}, 2},
@@ -99,20 +99,28 @@ func TestWhatIsMistypedIsNamed(t *testing.T) {
 	} {
 		root := core.Command()
 		root.SetArgs(strings.Fields(args))
-		if err := root.Execute(); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%s: %v", args, err)
-		}
+		err := root.Execute()
+		should.Hold(t, err != nil && strings.HasSuffix(err.Error(), want), "%s: %v", args, err)
 	}
 }
 
-func TestDoctorsConfigWithoutAFile(t *testing.T) {
+func TestMistypedVariablesAreNoted(t *testing.T) {
+	environ := []string{"SANDBOX_MEMRY_LIMIT=1g", "SANDBOX_MEMORY_LIMIT=1g", "SANDBOX_IMAGE=x", "SANDBOX_SQL_DATABASE=x", "SANDBOX_HTTP_TOKEN=x", "SANDBOXES=1", "SANDBOX_XYZ="}
+	should.EqualSlice(t, unknownVariables(core.Command(), environ), []string{"SANDBOX_MEMRY_LIMIT: do you mean SANDBOX_MEMORY_LIMIT?", "SANDBOX_XYZ"}, "variables")
+}
+
+func TestAShellCompletes(t *testing.T) {
+	dir := t.TempDir()
+	lock := must.Get(state.Take(filepath.Join(dir, "sessions"), "work"))(t)
+	t.Cleanup(lock.Release)
 	for args, want := range map[string]string{
-		"doctor --config":        "doctor --settings",
-		"doctor --config --json": "doctor --settings --json",
-		"doctor --config FILE":   "doctor --config FILE",
-		"serve --config":         "serve --config",
-		"doctor --json":          "doctor --json",
+		"sessions show": "work", "run --session": "work", "install --client": "cursor", "run --language": "javascript", "--log-level": "debug",
 	} {
-		should.Equal(t, strings.Join(withBareConfig(strings.Fields(args)), " "), want, "%s", args)
+		root := core.Command()
+		var out strings.Builder
+		root.SetOut(&out)
+		root.SetArgs(append(strings.Fields("__complete --state-dir "+dir+" "+args), ""))
+		must.OK(t, root.Execute())
+		should.Hold(t, slices.Contains(strings.Fields(out.String()), want), "%s: %q", args, out.String())
 	}
 }

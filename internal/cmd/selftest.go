@@ -12,7 +12,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -29,9 +28,9 @@ what refused it:
   BROKEN             the attack came through
   not tried          the attack could not be made: the image lacks a program
 
-What the machine, the engine and the supervisor refuse is attacked in Python
-only: they are the same for every language, and with Python switched off it is
-not tried. The sessions are removed afterwards; others are left alone.
+The attacks are in Python: the machine, the engine and the supervisor are the
+same for every language. The sessions are removed afterwards; others are left
+alone.
 
 Exit status: 0 nothing is broken, 1 something is, or an attack could not be made
 in an image of this program's own.`,
@@ -52,16 +51,20 @@ in an image of this program's own.`,
 	return cmd
 }
 
-// progressTo shows the present attack on a terminal, in one line that is redrawn.
-func progressTo(f *os.File) func(name string, language sandbox.Language, done, total int) {
+// progressTo shows the present attack: on a terminal in one line that is redrawn, elsewhere every tenth one in its own line.
+func progressTo(f *os.File) func(name string, done, total int) {
 	if !term.IsTerminal(int(f.Fd())) {
-		return nil
+		return func(name string, done, total int) {
+			if done%10 == 0 {
+				fmt.Fprintf(f, "%d/%d %s\n", done+1, total, name)
+			}
+		}
 	}
-	return func(name string, language sandbox.Language, done, total int) {
+	return func(name string, done, total int) {
 		end := ""
 		if done == total-1 {
 			end = "\r\033[K"
 		}
-		fmt.Fprintf(f, "\r\033[K%d/%d %s (%s)%s", done+1, total, name, language, end)
+		fmt.Fprintf(f, "\r\033[K%d/%d %s%s", done+1, total, name, end)
 	}
 }

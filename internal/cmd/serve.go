@@ -6,7 +6,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
-// serveCommand returns the command `serve`.
 func serveCommand(settings *server.Program) *cobra.Command {
 	return &cobra.Command{
 		Use: "serve", Short: "Serve MCP over stdin and stdout (the default), or over HTTP (--http)", Args: prewarmArgs(settings),

@@ -13,10 +13,11 @@ import (
 func sessionsCommand(settings *server.Program) *cobra.Command {
 	var whose owner
 	cmd := &cobra.Command{
-		Use: "sessions", Short: "List, show, close, pin, export and import sessions",
+		Use: "sessions", Short: "List sessions, copy their files, close, pin, export and import them",
 		Long: `sessions tells of the sessions that servers of this user have open or have left,
-closes them, and carries them from machine to machine. Nothing is done to a
-session that a running server has open. Where a server works for several, list
+closes them, and carries them and their files from machine to machine. A running
+server that has a session open is asked for it, over a socket that it has for
+this user in the state folder. Where a server works for several, list
 tells of the sessions of all, and --principal says whose another command means;
 without it they are the user's own.
 
@@ -24,11 +25,12 @@ Settings that say where sessions are (--state-dir, --engine-url, --engine and
 --namespace with what leads there) must be the server's.`,
 		Args: NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return Usage(errors.New("say what to do: sessions list, show, close, pin, unpin, export, import or notebook"))
+			return Usage(errors.New("say what to do: sessions list, show, files, get, put, close, pin, unpin, export, import or notebook"))
 		},
 	}
 	cmd.PersistentFlags().StringVar(&whose.name, "principal", "", "whose the session is, where a server works for several (default: the user's own)")
-	cmd.AddCommand(listCommand(settings, &whose), showCommand(settings, &whose), closeCommand(settings, &whose), pinCommand(settings, &whose, true),
+	cmd.AddCommand(listCommand(settings, &whose), showCommand(settings, &whose), filesCommand(settings, &whose), getCommand(settings, &whose), putCommand(settings, &whose),
+		closeCommand(settings, &whose), pinCommand(settings, &whose, true),
 		pinCommand(settings, &whose, false), exportCommand(settings, &whose), importCommand(settings, &whose), notebookCommand(settings, &whose))
 	return cmd
 }

@@ -4,11 +4,15 @@ package cmd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/docker/go-units"
@@ -16,16 +20,17 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/checkpoint"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // maxBytesFlag bounds a checkpoint's files; 0: as much as a session may hold.
 func maxBytesFlag(cmd *cobra.Command) *int64 {
 	var size int64
-	cmd.Flags().Var(server.Size(&size), "max-bytes", "most that the files may take together (default: --volume-limit)")
+	cmd.Flags().Var(setting.Size(&size), "max-bytes", "most that the files may take together (default: --volume-limit)")
 	cmd.Flags().Lookup("max-bytes").DefValue = "" // a default of 0 would say nothing
 	return &size
 }
@@ -43,7 +48,7 @@ func exportCommand(settings *server.Program, whose *owner) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export NAME FILE.tar.zst", Short: "Write a session's files and history to a file", Args: Takes(2, 2),
 		Long: `export writes a session's files, variables and history to one file that import
-takes on another machine. The session stays as it is; no running server may have
+takes on another machine. The session stays as it is; a running server may have
 it open. The files are written as they are: what code has put into them is in
 the export, secrets too. Variables are files below .state, which kernels that
 wait for a server write anew for it.
@@ -52,10 +57,10 @@ Such kernels go on with their variables, and code that runs goes on.`,
 	}
 	maxBytes := maxBytesFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withManager(cmd.Context(), settings, whose, func(ctx context.Context, manager *sandbox.Manager) error {
-			var told checkpoint.Report
+		return withSessions(cmd.Context(), settings, whose, func(ctx context.Context, v *visit) error {
+			var told server.Exported
 			err := writeWhole(args[1], force, func(to io.Writer) (err error) {
-				told, err = export(ctx, settings, manager, args[0], to, checkpointLimits(settings, *maxBytes))
+				told, err = v.export(ctx, args[0], to, *maxBytes)
 				return err
 			})
 			if err == nil {
@@ -69,44 +74,22 @@ Such kernels go on with their variables, and code that runs goes on.`,
 	return cmd
 }
 
-// export opens the session, writes it, and leaves it unchanged.
-func export(ctx context.Context, s *server.Program, manager *sandbox.Manager, id string, to io.Writer, limits checkpoint.Limits) (checkpoint.Report, error) {
-	before, err := findSession(ctx, manager, id)
+// export has the session written, and reads it.
+func (v *visit) export(ctx context.Context, id string, to io.Writer, most int64) (told server.Exported, err error) {
+	answer, err := v.ask(ctx, http.MethodGet, id, "/export", url.Values{"max_bytes": {strconv.FormatInt(most, 10)}}, nil)
 	if err != nil {
-		return checkpoint.Report{}, err
+		return told, err
 	}
-	if _, err := manager.Resume(ctx, id); err != nil {
-		return checkpoint.Report{}, err
+	defer func() { _ = answer.Body.Close() }()
+	if _, err := io.Copy(to, answer.Body); err != nil {
+		return told, err
 	}
-	problems, err := manager.Freeze(ctx, id, false)
-	if err != nil {
-		return checkpoint.Report{}, err
+	report := []byte(answer.Trailer.Get(rest.ReportTrailer))
+	decode := func(into any) error { return json.Unmarshal(report, into) }
+	if err := readFault(decode); err != nil {
+		return told, err
 	}
-	for _, problem := range problems {
-		fmt.Fprintln(os.Stderr, "warning:", problem)
-	}
-	ran, size, err := history.Export(state.Folder(manager.Config().StateDir, id))
-	if err != nil {
-		return checkpoint.Report{}, err
-	}
-	defer func() { _ = ran.Close() }()
-	manifest := checkpoint.Manifest{
-		SessionID: id, Created: before.Created.UTC(), Program: server.CurrentVersion(), PassThroughEnv: s.PassThroughEnv,
-	}
-	for language := range manager.Config().Kernels {
-		manifest.Languages = append(manifest.Languages, language)
-	}
-	slices.Sort(manifest.Languages)
-	told, err := checkpoint.Export(to, manifest, ran, size, func(visit func(sandbox.Entry, io.Reader) error) (sandbox.ExportEnd, error) {
-		return manager.ExportFiles(ctx, id, visit)
-	}, limits)
-	if len(before.Kernels) == 0 {
-		// Nobody wants the variables of the container that read the files.
-		if _, closed := manager.CloseSession(ctx, id, true); err == nil {
-			err = closed
-		}
-	}
-	return told, err
+	return told, decode(&told)
 }
 
 func counted(s checkpoint.Summary) string {
@@ -118,7 +101,10 @@ func counted(s checkpoint.Summary) string {
 }
 
 // warnOf reports the parts that the export lacks or changes.
-func warnOf(told checkpoint.Report) {
+func warnOf(told server.Exported) {
+	for _, problem := range told.Problems {
+		fmt.Fprintln(os.Stderr, "warning:", problem)
+	}
 	for _, w := range []struct {
 		count int64
 		text  string
@@ -191,10 +177,8 @@ func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, ran io
 	if i.id == "" {
 		i.id = m.SessionID
 	}
-	if _, err := findSession(ctx, i.manager, i.id); err == nil {
+	if slices.ContainsFunc(i.manager.Sessions(ctx), func(info sandbox.SessionInfo) bool { return info.ID == i.id }) {
 		return fault.New(fault.FileExists, "Give it another name: code-sandbox-mcp sessions import FILE NAME.", "There is a session %q already.", i.id)
-	} else if fault.From(err).Code != fault.SessionNotFound {
-		return err
 	}
 	if err := i.manager.BeginImport(i.id, ran); err != nil {
 		if errors.Is(err, history.ErrBad) {

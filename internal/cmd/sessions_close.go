@@ -3,34 +3,34 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // closeCommand returns the command `sessions close`.
 func closeCommand(settings *server.Program, whose *owner) *cobra.Command {
 	var keepFiles bool
 	cmd := &cobra.Command{
-		Use: "close NAME", Short: "End a session that no running server has open", Args: Takes(1, 1),
+		Use: "close NAME", Short: "End a session", Args: Takes(1, 1),
 		Long: `close removes a session's containers, and its files and history unless
---keep-files is given. One that a running server has open is closed there, with
-close_session.`,
+--keep-files is given. A running server that has it open stops the code in it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withManager(cmd.Context(), settings, whose, func(ctx context.Context, manager *sandbox.Manager) error {
-				if _, err := findSession(ctx, manager, args[0]); err != nil {
-					return err
-				}
-				id, err := manager.CloseSession(ctx, args[0], keepFiles)
+			return withSessions(cmd.Context(), settings, whose, func(ctx context.Context, v *visit) error {
+				kept := url.Values{"keep_files": {strconv.FormatBool(keepFiles)}}
+				answer, err := v.ask(ctx, http.MethodDelete, args[0], "", kept, nil)
 				if err != nil {
 					return err
 				}
+				_ = answer.Body.Close()
 				if keepFiles {
-					fmt.Printf("closed %s; its files are kept\n", id)
+					fmt.Printf("closed %s; its files are kept\n", args[0])
 				} else {
-					fmt.Printf("closed %s\n", id)
+					fmt.Printf("closed %s\n", args[0])
 				}
 				return nil
 			})

@@ -19,7 +19,9 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -44,7 +46,7 @@ func fieldsOf(info sandbox.SessionInfo) sessionFields {
 func Since(t time.Time) time.Duration { return max(0, time.Since(t)) }
 
 func listCommand(settings *server.Program, whose *owner) *cobra.Command {
-	var asJSON bool
+	var asJSON, all bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the sessions of this user's servers", Args: NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,12 +59,16 @@ func listCommand(settings *server.Program, whose *owner) *cobra.Command {
 				slices.SortFunc(others, func(a, b string) int { return cmp.Compare(nameOf(dir, a), nameOf(dir, b)) })
 				keys = append(keys, others...)
 			}
+			servers, err := door.List(cmd.Context(), setting.StateFolder(settings.StateDir), true)
+			if err != nil {
+				return Report(err)
+			}
 			var sessions []listedSession
-			err := withPool(cmd.Context(), settings, func(ctx context.Context, pool *sandbox.Pool) error {
+			err = withPool(cmd.Context(), settings, func(ctx context.Context, pool *sandbox.Pool) error {
 				for _, key := range keys {
 					err := withTenant(ctx, pool, key, func(ctx context.Context, manager *sandbox.Manager) error {
-						for _, info := range manager.Sessions(ctx) {
-							sessions = append(sessions, listedSession{info, nameOf(dir, key)})
+						for _, known := range door.Join(manager.Sessions(ctx), door.Of(servers, dir, key)) {
+							sessions = append(sessions, listedSession{known.SessionInfo, nameOf(dir, key)})
 						}
 						return nil
 					})
@@ -75,6 +81,8 @@ func listCommand(settings *server.Program, whose *owner) *cobra.Command {
 			switch {
 			case err != nil:
 				return err
+			case all:
+				return writeUses(os.Stdout, sessions, asJSON)
 			case asJSON:
 				return writeSessions(os.Stdout, sessions)
 			}
@@ -82,7 +90,26 @@ func listCommand(settings *server.Program, whose *owner) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the sessions as JSON")
+	cmd.Flags().BoolVar(&all, "all", false, "print what each session may take and takes, of all principals")
 	return cmd
+}
+
+// writeUses writes what sessions take.
+func writeUses(w io.Writer, sessions []listedSession, asJSON bool) error {
+	uses := []door.Use{}
+	for i := range sessions {
+		uses = append(uses, door.UseOf(sessions[i].owner, &sessions[i].SessionInfo))
+	}
+	if asJSON {
+		return WriteJSON(w, map[string]any{"sessions": uses})
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PRINCIPAL\tSESSION\tMEMORY LIMIT\tCPU LIMIT\tFILES\tRUNS NOW\tIN AN HOUR\tIDLE")
+	for i, u := range uses {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%v\t%s\t%d\t%d\t%s\n", cmp.Or(Printable(u.Principal), "-"), u.SessionID, units.BytesSize(float64(u.Memory)), u.CPUs,
+			sizeOf(sessions[i].SessionInfo, "-"), u.Going, u.LastHour, units.HumanDuration(Since(u.LastUsed)))
+	}
+	return table.Flush()
 }
 
 // listedSession is a session with its owner; empty: the user.
@@ -148,6 +175,9 @@ func keptOf(info sandbox.SessionInfo) string {
 func kernelsOf(info sandbox.SessionInfo) string {
 	var kernels []string
 	for _, k := range info.Kernels {
+		if k.State == "not started" {
+			continue
+		}
 		kernels = append(kernels, fmt.Sprintf("%s %s", k.Language, k.State))
 	}
 	if len(kernels) == 0 {
@@ -169,12 +199,12 @@ func showCommand(settings *server.Program, whose *owner) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show a session and what ran in it last", Args: Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withManager(cmd.Context(), settings, whose, func(ctx context.Context, manager *sandbox.Manager) error {
-				info, err := findSession(ctx, manager, args[0])
+			return withSessions(cmd.Context(), settings, whose, func(ctx context.Context, v *visit) error {
+				info, err := v.find(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				runs, err := runs.ReadHistory(manager.Config().StateDir, info.ID)
+				runs, err := runs.ReadHistory(v.manager.Config().StateDir, info.ID)
 				if err != nil {
 					return err
 				}

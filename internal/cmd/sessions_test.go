@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -35,44 +36,37 @@ func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
 	}); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	if left, _ := os.ReadDir(dir); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
+	left, _ := os.ReadDir(dir)
+	should.Hold(t, len(left) == 0, "left: %v", left)
 	// Somebody is quicker, after it was looked whether the name is free.
 	err := writeWhole(path, false, func(w io.Writer) error { return os.WriteFile(path, []byte("theirs"), 0o600) })
 	should.Equal(t, fault.From(err).Code, fault.FileExists, "%v", err)
-	if text, _ := os.ReadFile(path); string(text) != "theirs" {
-		t.Errorf("the file has %q", text)
-	}
+	text, _ := os.ReadFile(path)
+	should.Hold(t, string(text) == "theirs", "the file has %q", text)
 	should.OK(t, writeWhole(path, true, writes("ours")))
-	if text, _ := os.ReadFile(path); string(text) != "ours" {
-		t.Errorf("the file has %q", text)
-	}
-	if left, _ := os.ReadDir(dir); len(left) != 1 {
-		t.Errorf("left: %v", left)
-	}
+	text, _ = os.ReadFile(path)
+	should.Hold(t, string(text) == "ours", "the file has %q", text)
+	left, _ = os.ReadDir(dir)
+	should.Hold(t, len(left) == 1, "left: %v", left)
 }
 
 func TestALinkIsReplacedAndNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
 	must.OK(t, errors.Join(os.WriteFile(target, []byte("safe"), 0o600), os.Symlink(target, link)))
-	if err := writeWhole(link, false, writes("x")); fault.From(err).Code != fault.FileExists {
-		t.Errorf("got %v", err)
-	}
+	err := writeWhole(link, false, writes("x"))
+	should.Hold(t, fault.From(err).Code == fault.FileExists, "got %v", err)
 	should.OK(t, writeWhole(link, true, writes("x")))
-	if text, _ := os.ReadFile(target); string(text) != "safe" {
-		t.Errorf("the target has %q", text)
-	}
+	text, _ := os.ReadFile(target)
+	should.Hold(t, string(text) == "safe", "the target has %q", text)
 }
 
 func TestWhereNoFileCanBe(t *testing.T) {
 	dir := t.TempDir()
 	for name, path := range map[string]string{"a folder": dir, "no folder": filepath.Join(dir, "no", "such")} {
 		for _, force := range []bool{false, true} {
-			if err := writeWhole(path, force, writes("x")); fault.From(err).Code != fault.InvalidArgument {
-				t.Errorf("%s: %v", name, err)
-			}
+			err := writeWhole(path, force, writes("x"))
+			should.Hold(t, fault.From(err).Code == fault.InvalidArgument, "%s: %v", name, err)
 		}
 	}
 }
@@ -103,13 +97,11 @@ func TestWhoseSessionsAreListed(t *testing.T) {
 		should.OK(t, errors.Join(tabulate(&table, list), writeSessions(&asJSON, list)))
 		lines := strings.Split(table.String(), "\n")
 		for i, row := range of.rows {
-			if line := strings.Join(strings.Fields(lines[i]), " "); !strings.HasPrefix(line, row) {
-				t.Errorf("%s: line %d is %q, want %q", name, i, line, row)
-			}
+			line := strings.Join(strings.Fields(lines[i]), " ")
+			should.Hold(t, strings.HasPrefix(line, row), "%s: line %d is %q, want %q", name, i, line, row)
 		}
-		if got := strings.Count(asJSON.String(), `"principal"`); got != len(of.owners)-1 {
-			t.Errorf("%s: %d have a principal in %s", name, got, &asJSON)
-		}
+		got := strings.Count(asJSON.String(), `"principal"`)
+		should.Hold(t, got == len(of.owners)-1, "%s: %d have a principal in %s", name, got, &asJSON)
 	}
 }
 
@@ -129,17 +121,15 @@ func TestHowLongASessionIsKept(t *testing.T) {
 }
 
 func TestWhoseSessionsACommandMeans(t *testing.T) {
-	s := &server.Program{Settings: server.Settings{StateDir: t.TempDir()}}
+	s := &server.Program{Set: &setting.Set{Settings: setting.Settings{StateDir: t.TempDir()}}}
 	ann := owner{"ann"}
 	must.OK(t, state.SaveTenant(s.SessionDir(), ann.key(), ann.name))
 	for name, want := range map[string]string{"": s.SessionDir(), "ann": filepath.Join(s.StateDir, "principals", ann.key(), "sessions")} {
-		if dir, err := (owner{name}).dir(s); err != nil || dir != want {
-			t.Errorf("of %q: %q, %v", name, dir, err)
-		}
+		dir, err := (owner{name}).dir(s)
+		should.Hold(t, err == nil && dir == want, "of %q: %q, %v", name, dir, err)
 	}
-	if _, err := (owner{"bob"}).dir(s); fault.From(err).Code != fault.InvalidArgument {
-		t.Errorf("of nobody: %v", err)
-	}
+	_, err := (owner{"bob"}).dir(s)
+	should.Hold(t, fault.From(err).Code == fault.InvalidArgument, "of nobody: %v", err)
 	should.Equal(t, nameOf(s.SessionDir(), ann.key()), "ann", "it is of")
 	if name := nameOf(s.SessionDir(), "other"); name != "other" { // its file is lost
 		t.Errorf("it is of %q", name)

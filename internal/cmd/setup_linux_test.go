@@ -24,9 +24,8 @@ func TestConsentToAVirtualMachine(t *testing.T) {
 		shown.Await("setup will " + what + ".")
 		shown.Await("[Y/n] ")
 		must.OK(t, should.ErrOf(other.WriteString(typed)))
-		if err := <-answered; (err == nil) != consents {
-			t.Errorf("%q: %v", typed, err)
-		}
+		err := <-answered
+		should.Hold(t, (err == nil) == consents, "%q: %v", typed, err)
 		screen.Close()
 	}
 
@@ -45,9 +44,8 @@ func TestConsentToAVirtualMachine(t *testing.T) {
 	defer reads.Close()
 	defer writes.Close()
 	err = consentTo(t.Context(), what, false, reads, screen)
-	if err == nil || !strings.Contains(err.Error(), "podman machine start x") || !strings.Contains(err.Error(), "setup --yes") {
-		t.Errorf("without a terminal: %v", err)
-	}
+	should.Hold(t, err != nil && strings.Contains(err.Error(), "podman machine start x") && strings.Contains(err.Error(), "setup --yes"),
+		"without a terminal: %v", err)
 	should.OK(t, consentTo(t.Context(), what, true, reads, screen), "with --yes")
 }
 
@@ -62,9 +60,8 @@ func TestSetupEndsWithTheClients(t *testing.T) {
 		must.OK(t, printReady(&out, []string{"--memory-limit=2GiB"}))
 		return out.String()
 	}
-	if got := ready(); !strings.HasPrefix(got, "\nReady.\nNo client is found on this machine") {
-		t.Errorf("got %s", got)
-	}
+	got := ready()
+	should.Hold(t, strings.HasPrefix(got, "\nReady.\nNo client is found on this machine"), "got %s", got)
 	for _, dir := range []string{".cursor", ".codeium/windsurf"} {
 		must.OK(t, os.MkdirAll(filepath.Join(home, dir), 0o755))
 	}

@@ -1,6 +1,10 @@
 package cmd
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+)
 
 func TestARegistryIsAHostAndAPath(t *testing.T) {
 	for registry, want := range map[string]bool{
@@ -9,8 +13,6 @@ func TestARegistryIsAHostAndAPath(t *testing.T) {
 		"team": false, "team/images": false, "https://registry.example.com": false, "registry.example.com/": false,
 		"registry.example.com/Team": false, "registry.example.com/team:1": false, "-x": false, "a b.c": false,
 	} {
-		if got := registryName.MatchString(registry); got != want {
-			t.Errorf("%q is a registry: %t", registry, got)
-		}
+		should.Equal(t, registryName.MatchString(registry), want, "%q is a registry", registry)
 	}
 }

@@ -18,11 +18,9 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 func uiCommand(settings *server.Program) *cobra.Command {
@@ -30,18 +28,16 @@ func uiCommand(settings *server.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ui", Short: "Show the sessions, and what ran in them, on a page in the browser", Args: NoArgs,
 		Long: `ui serves a page on this machine until it is interrupted, and opens it: the
-sessions of this user's servers, their runs with output and figures, new ones as
-they end. It closes sessions that no running server has open, and does nothing
-else to them.
-
-What a running server alone knows is not on it: output as it comes, files, and
-what was sent out. A server with --http has a page that shows these, at /.
+sessions of this user's servers, their runs with output as it comes, their
+files, and what was sent out. It cancels and undoes runs, and closes sessions. A
+server that has a session open is asked for all of that. One that sleeps wakes
+when its files are looked at, until a server wants it.
 
 The page's link is good once, for ten minutes. Settings that say where sessions
 are (--state-dir, --engine-url) must be the server's.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withManager(cmd.Context(), settings, &owner{}, func(ctx context.Context, manager *sandbox.Manager) error {
-				return showPage(ctx, settings, manager, noBrowser)
+			return withSessions(cmd.Context(), settings, &owner{}, func(ctx context.Context, v *visit) error {
+				return showPage(ctx, settings, v, noBrowser)
 			})
 		},
 	}
@@ -50,22 +46,20 @@ are (--state-dir, --engine-url) must be the server's.`,
 }
 
 // showPage serves the page until ctx ends.
-func showPage(ctx context.Context, s *server.Program, manager *sandbox.Manager, noBrowser bool) error {
+func showPage(ctx context.Context, s *server.Program, v *visit, noBrowser bool) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	log := manager.Config().Logger
-	deps := &tools.Deps{Manager: manager, Secrets: manager.Config().Mask, Logger: log}
-	api := rest.New(rest.Options{Deps: deps, Logger: log, Ending: ctx})
-	page := webui.New(webui.Options{API: func(principal.Principal) (webui.API, error) { return api, nil }, Logger: log})
+	log := v.manager.Config().Logger
+	page := webui.New(webui.Options{API: func(principal.Principal) (webui.API, error) { return v.api, nil }, Logger: log})
 	pages := httpserver.New(httpserver.Options{
 		Open: map[string]http.Handler{"/{$}": page, webui.Prefix: page}, Logger: log,
 	})
 	link := "http://" + l.Addr().String() + page.Link()
 	fmt.Printf("The page is at this link, which is good once; Ctrl-C ends it.\n%s\n", link)
 	if !noBrowser {
-		remove, err := openBrowser(server.StateFolder(s.StateDir), link)
+		remove, err := openBrowser(setting.StateFolder(s.StateDir), link)
 		defer remove()
 		if err != nil {
 			log.Info("no browser was opened", "error", err)

@@ -119,9 +119,7 @@ func TestHealthyMachine(t *testing.T) {
 		if slices.ContainsFunc(hostChecks(thisHost()), func(h Check) bool { return h.Name == c.Name }) {
 			continue // this machine's own
 		}
-		if c.Status != OK || c.Why != "" || c.Fix != "" || c.Found == "" {
-			t.Errorf("%+v", c)
-		}
+		should.Hold(t, c.Status == OK && c.Why == "" && c.Fix == "" && c.Found != "", "%+v", c)
 	}
 	should.Len(t, e.removed, 4, "%d checks, removed", len(r.Checks))
 }
@@ -162,9 +160,7 @@ func TestWhatIsWrong(t *testing.T) {
 			test.change(e)
 			r := Run(t.Context(), Options{Engine: e, Look: Podman(e), Images: []Image{{Language: sandbox.Python, Ref: "a", Setup: setupCommand}}, ProbeTimeout: 20 * time.Millisecond})
 			c := check(t, r, test.check)
-			if c.Status != test.want || !strings.Contains(c.Fix, test.says) || c.Found == "" {
-				t.Errorf("%+v", c)
-			}
+			should.Hold(t, c.Status == test.want && strings.Contains(c.Fix, test.says) && c.Found != "", "%+v", c)
 			if r.OK() == (test.want == Fail) {
 				t.Errorf("OK() is %v", r.OK())
 			}
@@ -194,26 +190,20 @@ func TestHostChecks(t *testing.T) {
 				root[path] = &fstest.MapFile{Data: []byte(text)}
 			}
 			for _, c := range hostChecks(host{root: root, uid: 1000, name: "me", lookPath: test.look, isLinux: true}) {
-				if (c.Status == OK) == (c.Name == test.bad) {
-					t.Errorf("%+v", c)
-				}
-				if c.Status != OK && c.Fix == "" {
-					t.Errorf("%s has no fix", c.Name)
-				}
+				should.Hold(t, (c.Status == OK) != (c.Name == test.bad), "%+v", c)
+				should.Hold(t, c.Status == OK || c.Fix != "", "%s has no fix", c.Name)
 			}
 		})
 	}
-	if got := hostChecks(host{root: fstest.MapFS{}, uid: 0, isLinux: true}); got != nil {
-		t.Errorf("root needs %+v", got)
-	}
+	got := hostChecks(host{root: fstest.MapFS{}, uid: 0, isLinux: true})
+	should.Hold(t, got == nil, "root needs %+v", got)
 }
 
 func TestRuntimeIsNamedWithWhatItIsolatesBy(t *testing.T) {
 	e := &standIn{info: healthy()}
 	e.info.Isolation, e.info.RuntimeVersion, e.info.RuntimeReason = service.GVisor, "runsc version 1", "asked for"
-	if c := check(t, Run(t.Context(), Options{Engine: e, Look: Podman(e)}), "OCI runtime"); c.Found != "runsc version 1 (asked for); isolates by "+string(service.GVisor) {
-		t.Errorf("%+v", c)
-	}
+	c := check(t, Run(t.Context(), Options{Engine: e, Look: Podman(e)}), "OCI runtime")
+	should.Hold(t, c.Found == "runsc version 1 (asked for); isolates by "+string(service.GVisor), "%+v", c)
 }
 
 func TestTable(t *testing.T) {
@@ -233,9 +223,7 @@ fail  python image  not there
 
 1 thing to mend before sandboxes work, 1 warning.
 `
-	if text.String() != want {
-		t.Errorf("got\n%swant\n%s", text.String(), want)
-	}
+	should.Hold(t, text.String() == want, "got\n%swant\n%s", text.String(), want)
 }
 
 func TestSummary(t *testing.T) {
@@ -258,9 +246,8 @@ func TestJSON(t *testing.T) {
 	must.OK(t, r.WriteJSON(&out))
 	want := `{"ok":true,"checks":[{"name":"storage","status":"warn","found":"vfs","why":"slow","fix":"a > b && c"}]}`
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, out.Bytes()); err != nil || compact.String() != want {
-		t.Errorf("got %s, %v", compact.String(), err)
-	}
+	err := json.Compact(&compact, out.Bytes())
+	should.Hold(t, err == nil && compact.String() == want, "got %s, %v", compact.String(), err)
 }
 
 // A real engine and a real container, under the environment that clients start servers in.
@@ -282,22 +269,18 @@ func TestRealMachine(t *testing.T) {
 	var text strings.Builder
 	must.OK(t, r.WriteTable(&text))
 	t.Log("\n" + text.String())
-	if c := check(t, r, "python container"); c.Status != OK {
-		t.Errorf("%+v", c)
-	}
-	if c := check(t, r, "javascript container"); c.Status != Fail || !strings.Contains(c.Fix, "interpreter") {
-		t.Errorf("there is no node in this image, but %+v", c)
-	}
-	if last := r.Checks[len(r.Checks)-1]; last.Status != Fail || last.Fix != "make it so" {
-		t.Errorf("%+v", last)
-	}
+	c := check(t, r, "python container")
+	should.Hold(t, c.Status == OK, "%+v", c)
+	c = check(t, r, "javascript container")
+	should.Hold(t, c.Status == Fail && strings.Contains(c.Fix, "interpreter"), "there is no node in this image, but %+v", c)
+	last := r.Checks[len(r.Checks)-1]
+	should.Hold(t, last.Status == Fail && last.Fix == "make it so", "%+v", last)
 }
 
 func TestNoPodman(t *testing.T) {
 	e := podman.Open(service.Options{Sockets: []string{}, Program: "/no/such/podman"})
 	defer e.Close()
 	r := Run(t.Context(), Options{Engine: e, Look: Podman(e), Images: []Image{{Language: sandbox.Python, Ref: "x"}}})
-	if c := check(t, r, "Podman"); r.OK() || c.Status != Fail || !strings.Contains(c.Fix, "install") {
-		t.Errorf("%+v", c)
-	}
+	c := check(t, r, "Podman")
+	should.Hold(t, !r.OK() && c.Status == Fail && strings.Contains(c.Fix, "install"), "%+v", c)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/report"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // Report is the outcome of all checks, in the order to read them.
@@ -62,16 +63,9 @@ func (r Report) summary() string {
 	failed, warned := r.count(Fail), r.count(Warn)
 	switch {
 	case failed > 0:
-		return fmt.Sprintf("%s to mend before sandboxes work, %s.", plural(failed, "thing"), plural(warned, "warning"))
+		return fmt.Sprintf("%s to mend before sandboxes work, %s.", text.Count(failed, "thing"), text.Count(warned, "warning"))
 	case warned > 0:
-		return fmt.Sprintf("Sandboxes work, with %s.", plural(warned, "warning"))
+		return fmt.Sprintf("Sandboxes work, with %s.", text.Count(warned, "warning"))
 	}
 	return "Sandboxes work."
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

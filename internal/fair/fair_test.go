@@ -42,9 +42,7 @@ func (a *asking) end(session string) {
 
 func (a *asking) expect(came ...string) {
 	a.t.Helper()
-	if !slices.Equal(a.came, came) {
-		a.t.Errorf("%q have come, want %q", a.came, came)
-	}
+	should.Hold(a.t, slices.Equal(a.came, came), "%q have come, want %q", a.came, came)
 	a.came = nil
 }
 
@@ -127,4 +125,40 @@ func TestHowLongTheFirstHasWaited(t *testing.T) {
 		a.expect("c")
 		should.Equal(t, a.places.Waited(), 0, "none waits")
 	})
+}
+
+func TestABudgetComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := fair.NewBudget(time.Minute, 60)
+		take := func(n int, want time.Duration) {
+			t.Helper()
+			wait := b.Take(n)
+			should.Hold(t, wait.Round(time.Millisecond) == want, "%d could be taken after %v, want %v", n, wait, want)
+		}
+		take(60, 0) // all at once
+		take(1, time.Second)
+		take(5, 5*time.Second) // none was taken in vain
+		wait := b.Wait()
+		should.Hold(t, wait.Round(time.Millisecond) == time.Second, "one could be taken after %v", wait)
+		time.Sleep(2 * time.Second)
+		should.Equal(t, b.Wait(), 0, "one could be taken after")
+		take(2, 0)
+		take(1, time.Second)
+		time.Sleep(time.Hour) // and it is never more
+		take(61, time.Minute)
+		take(60, 0)
+
+		b.Set(120) // what was taken counts
+		take(1, 500*time.Millisecond)
+		b.Set(0)
+		take(1000, 0)
+		b.Set(10)
+		take(10, 0)
+		take(1, 6*time.Second)
+	})
+}
+
+func TestNoBudgetBoundsNothing(t *testing.T) {
+	var b *fair.Budget
+	should.Hold(t, b.Take(1000) == 0 && b.Wait() == 0, "it does")
 }

@@ -50,9 +50,8 @@ func download(t *testing.T, f *Fetcher, address string) (*Download, []byte, erro
 func wantFault(t *testing.T, err error, code fault.Code, words string) *fault.Error {
 	t.Helper()
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != code || !strings.Contains(f.Message, words) || f.Hint == "" {
-		t.Fatalf("got %v, want %s: … %s …", err, code, words)
-	}
+	must.Hold(t, errors.As(err, &f) && f.Code == code && strings.Contains(f.Message, words) && f.Hint != "",
+		"got %v, want %s: … %s …", err, code, words)
 	return f
 }
 
@@ -93,9 +92,8 @@ func TestADownload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, content, err := download(t, fetcher(t, Options{}, test.handler), test.url)
 			must.OK(t, err)
-			if string(content) != test.content || d.Size != test.size || d.Name != test.name {
-				t.Errorf("got %q, %d bytes, named %q", content, d.Size, d.Name)
-			}
+			should.Hold(t, string(content) == test.content && d.Size == test.size && d.Name == test.name,
+				"got %q, %d bytes, named %q", content, d.Size, d.Name)
 		})
 	}
 }
@@ -110,9 +108,7 @@ func TestAddressesThatAreNeverConnectedTo(t *testing.T) {
 		t.Run(host, func(t *testing.T) {
 			_, _, err := download(t, New(Options{}), "http://"+host+"/latest?token=s3cret")
 			f := wantFault(t, err, fault.DownloadFailed, "only hosts on the open internet")
-			if strings.Contains(f.Message, "s3cret") {
-				t.Error(f.Message)
-			}
+			should.Hold(t, !strings.Contains(f.Message, "s3cret"), "%v", f.Message)
 		})
 		t.Run("redirected to "+host, func(t *testing.T) {
 			f := fetcher(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
@@ -136,10 +132,8 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		"http://[::1/s3cret":                                  "cannot be read",
 		"https://x.example/" + strings.Repeat("s3cret", 2000): "12018 bytes",
 	} {
-		_, err := New(Options{}).Open(t.Context(), address)
-		if f := wantFault(t, err, fault.InvalidArgument, words); strings.Contains(f.Message, "s3cret") {
-			t.Errorf("the message tells a secret: %s", f.Message)
-		}
+		f := wantFault(t, should.ErrOf(New(Options{}).Open(t.Context(), address)), fault.InvalidArgument, words)
+		should.Hold(t, !strings.Contains(f.Message, "s3cret"), "the message tells a secret: %s", f.Message)
 	}
 }
 
@@ -165,9 +159,7 @@ func TestRedirects(t *testing.T) {
 			})
 			_, content, err := download(t, f, "http://files.example/?token=s3cret")
 			if test.want == "" {
-				if err != nil || string(content) != "arrived" {
-					t.Errorf("got %q, %v", content, err)
-				}
+				should.Hold(t, err == nil && string(content) == "arrived", "got %q, %v", content, err)
 				return
 			}
 			if f := wantFault(t, err, fault.DownloadFailed, test.want); strings.Contains(f.Message, "s3cret") {
@@ -180,9 +172,8 @@ func TestRedirects(t *testing.T) {
 func TestHTTPSIsNotLeftForHTTP(t *testing.T) {
 	from, _ := http.NewRequest(http.MethodGet, "https://files.example/", nil)
 	to, _ := http.NewRequest(http.MethodGet, "http://files.example/", nil)
-	if err := checkRedirect(to, []*http.Request{from}); err == nil {
-		t.Error("followed")
-	}
+	err := checkRedirect(to, []*http.Request{from})
+	should.Hold(t, err != nil, "followed")
 }
 
 func TestDownloadsThatFail(t *testing.T) {
@@ -246,9 +237,8 @@ func TestExactlyTheLimitIsTaken(t *testing.T) {
 		_, _ = w.Write(make([]byte, 1000))
 		w.(http.Flusher).Flush()
 	})
-	if _, content, err := download(t, f, "http://files.example/x"); err != nil || len(content) != 1000 {
-		t.Errorf("got %d bytes, %v", len(content), err)
-	}
+	_, content, err := download(t, f, "http://files.example/x")
+	should.Hold(t, err == nil && len(content) == 1000, "got %d bytes, %v", len(content), err)
 }
 
 func TestTimeEndsADownload(t *testing.T) {
@@ -284,9 +274,8 @@ func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("http_proxy", proxy.URL)
 	f := fetcher(t, Options{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "direct") })
-	if _, content, err := download(t, f, "http://files.example/x"); err != nil || string(content) != "direct" {
-		t.Errorf("got %q, %v", content, err)
-	}
+	_, content, err := download(t, f, "http://files.example/x")
+	should.Hold(t, err == nil && string(content) == "direct", "got %q, %v", content, err)
 }
 
 func FuzzSegment(f *testing.F) {
@@ -294,9 +283,8 @@ func FuzzSegment(f *testing.F) {
 	f.Add(strings.Repeat("é", 300) + ".csv")
 	f.Fuzz(func(t *testing.T, name string) {
 		got := segment(name)
-		if len(got) > maxName || strings.ContainsAny(got, "/\\\x00\n") || got == "." || got == ".." {
-			t.Errorf("%q became %q", name, got)
-		}
+		should.Hold(t, len(got) <= maxName && !strings.ContainsAny(got, "/\\\x00\n") && got != "." && got != "..",
+			"%q became %q", name, got)
 	})
 }
 

@@ -11,8 +11,7 @@ import (
 
 func open(t *testing.T, path string) *os.File {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|NoFollow, 0o600)
-	must.OK(t, err)
+	f := must.Get(os.OpenFile(path, os.O_RDWR|os.O_CREATE|NoFollow, 0o600))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -24,9 +23,8 @@ func TestOneOpeningOfAFileHasItsLock(t *testing.T) {
 	should.Be(t, Try(second), ErrHeld, "the second")
 	// What is locked can be read and written by others.
 	should.OK(t, should.ErrOf(first.WriteString("text")))
-	if text, err := os.ReadFile(path); string(text) != "text" || err != nil {
-		t.Errorf("read %q, %v", text, err)
-	}
+	text, err := os.ReadFile(path)
+	should.Hold(t, string(text) == "text" && err == nil, "read %q, %v", text, err)
 	first.Close()
 	should.OK(t, Try(second), "after the first was closed")
 	should.OK(t, Remove(second))

@@ -1,8 +1,9 @@
 package hostdir
 
 import (
-	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestHomeFoldersAreNeverMounted(t *testing.T) {
@@ -22,8 +23,6 @@ func TestHomeFoldersAreNeverMounted(t *testing.T) {
 		"/srv/people/me/.aws":  "hidden folder",
 		"/srv/people/you/none": "no such file",
 	} {
-		if err := refuseMount(folder, "/srv/people/me", nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", folder, err, want)
-		}
+		should.Fail(t, refuseMount(folder, "/srv/people/me", nil), want, "%s", folder)
 	}
 }

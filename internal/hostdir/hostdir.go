@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"unicode"
@@ -48,6 +49,14 @@ func New(folders []string) (*Dirs, error) {
 
 // Any reports whether a folder is allowed. A nil Dirs allows none.
 func (d *Dirs) Any() bool { return d != nil && len(d.roots) > 0 }
+
+// Holds reports whether a path, as it is written, is below an allowed folder. It looks at nothing on the host.
+func (d *Dirs) Holds(path string) bool {
+	return d != nil && slices.ContainsFunc(d.roots, func(root string) bool {
+		rest, err := filepath.Rel(root, d.expand(path))
+		return err == nil && filepath.IsLocal(rest)
+	})
+}
 
 // expand puts the home directory in the place of a leading ~.
 func (d *Dirs) expand(path string) string {

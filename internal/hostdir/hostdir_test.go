@@ -21,8 +21,7 @@ import (
 // house makes an allowed folder and one beside it that is not, and returns their parent.
 func house(t *testing.T) (string, *Dirs) {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must.OK(t, err)
+	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	for _, path := range []string{"allowed/in.txt", "allowed/sub/deep.txt", "allowed2/second.txt", "allowed-not/x.txt", "secret/key.txt"} {
 		write(t, filepath.Join(dir, path), path)
 	}
@@ -40,8 +39,7 @@ func house(t *testing.T) (string, *Dirs) {
 		must.OK(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
 	must.OK(t, syscall.Mkfifo(filepath.Join(dir, "allowed/fifo"), 0o600))
-	d, err := New([]string{filepath.Join(dir, "allowed"), filepath.Join(dir, "allowed2")})
-	must.OK(t, err)
+	d := must.Get(New([]string{filepath.Join(dir, "allowed"), filepath.Join(dir, "allowed2")}))(t)
 	return dir, d
 }
 
@@ -53,8 +51,7 @@ func write(t *testing.T, path, content string) {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	must.OK(t, err)
+	content := must.Get(os.ReadFile(path))(t)
 	return string(content)
 }
 
@@ -77,9 +74,7 @@ func TestReading(t *testing.T) {
 		}
 		content, _ := io.ReadAll(file)
 		_ = file.Close()
-		if string(content) != want || info.Size() != int64(len(want)) {
-			t.Errorf("%s: %q", path, content)
-		}
+		should.Hold(t, string(content) == want && info.Size() == int64(len(want)), "%s: %q", path, content)
 	}
 }
 
@@ -114,9 +109,8 @@ func TestWhatIsNotRead(t *testing.T) {
 			_ = file.Close()
 		}
 		t.Run(shortName(path), func(t *testing.T) { must.Code(t, err, code) })
-		if err != nil && strings.Contains(err.Error(), dir) && !strings.Contains(path, dir) {
-			t.Errorf("%q: the message tells a path of the host: %v", path, err)
-		}
+		should.Hold(t, err == nil || !strings.Contains(err.Error(), dir) || strings.Contains(path, dir),
+			"%q: the message tells a path of the host: %v", path, err)
 	}
 }
 
@@ -132,8 +126,7 @@ func TestNothingIsAllowedByDefault(t *testing.T) {
 	must.OK(t, err)
 	_, _, err = d.Open("/etc/passwd")
 	must.Code(t, err, fault.InvalidPath)
-	_, err = (&Dirs{}).Create("/tmp/x", "x", false)
-	must.Code(t, err, fault.InvalidPath)
+	must.Code(t, should.ErrOf((&Dirs{}).Create("/tmp/x", "x", false)), fault.InvalidPath)
 }
 
 func TestAFolderIsNamedAsPeopleDo(t *testing.T) {
@@ -150,9 +143,8 @@ func TestAFolderIsNamedAsPeopleDo(t *testing.T) {
 		_ = file.Close()
 	}
 	for _, bad := range []string{"", " ", "/", "/.."} {
-		if _, err := New([]string{bad}); err == nil {
-			t.Errorf("%q is allowed", bad)
-		}
+		_, err := New([]string{bad})
+		should.Hold(t, err != nil, "%q is allowed", bad)
 	}
 }
 
@@ -215,9 +207,7 @@ func TestWriting(t *testing.T) {
 func wantNoParts(t *testing.T, dir string) {
 	t.Helper()
 	_ = filepath.WalkDir(dir, func(path string, _ os.DirEntry, _ error) error {
-		if strings.HasSuffix(path, partSuffix) {
-			t.Errorf("left behind: %s", path)
-		}
+		should.Hold(t, !strings.HasSuffix(path, partSuffix), "left behind: %s", path)
 		return nil
 	})
 }
@@ -251,8 +241,7 @@ func TestWhatIsNotWritten(t *testing.T) {
 
 func TestAFileThatIsGivenUpLeavesNothing(t *testing.T) {
 	dir, d := house(t)
-	f, err := d.Create("in.txt", "x", true)
-	must.OK(t, err)
+	f := must.Get(d.Create("in.txt", "x", true))(t)
 	_, _ = io.WriteString(f, "half")
 	_ = f.Close()
 	_ = f.Close()
@@ -269,9 +258,7 @@ func TestPartsOfDeadServersAreRemoved(t *testing.T) {
 	must.OK(t, save(d, "new.txt", "new", false))
 	_, errOld := os.Stat(old)
 	_, errYoung := os.Stat(young)
-	if errOld == nil || errYoung != nil {
-		t.Errorf("old: %v, young: %v", errOld, errYoung)
-	}
+	should.Hold(t, errOld != nil && errYoung == nil, "old: %v, young: %v", errOld, errYoung)
 }
 
 func TestOneOfManyWritersWins(t *testing.T) {
@@ -315,16 +302,14 @@ func TestARaceDoesNotLeadOut(t *testing.T) {
 	})
 	for range 3000 {
 		if file, _, err := d.Open("sub/deep.txt"); err == nil {
-			if content, _ := io.ReadAll(file); string(content) != "allowed/sub/deep.txt" {
-				t.Errorf("read %q", content)
-			}
+			content, _ := io.ReadAll(file)
+			should.Hold(t, string(content) == "allowed/sub/deep.txt", "read %q", content)
 			_ = file.Close()
 		}
 		_ = save(d, "sub/new.txt", "new", true)
 	}
 	close(stop)
 	swapping.Wait()
-	if _, err := os.Stat(filepath.Join(dir, "secret/new.txt")); err == nil {
-		t.Error("written outside")
-	}
+	_, err := os.Stat(filepath.Join(dir, "secret/new.txt"))
+	should.Hold(t, err != nil, "written outside")
 }

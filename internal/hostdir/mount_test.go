@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestParseMount(t *testing.T) {
@@ -22,9 +23,7 @@ func TestParseMount(t *testing.T) {
 		"/srv/a:b:c":         {Folder: "/srv/a:b", Name: "c"},
 		"~/data":             {Folder: "~/data", Name: "data"},
 	} {
-		if got, err := hostdir.ParseMount(text); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
+		should.Give(hostdir.ParseMount(text))(t, want, "%s", text)
 	}
 	for text, want := range map[string]string{
 		"":               "empty",
@@ -36,9 +35,8 @@ func TestParseMount(t *testing.T) {
 		"/srv/data:ro":   "write /srv/data:NAME",
 		"/":              "cannot be the name",
 	} {
-		if got, err := hostdir.ParseMount(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %+v, %v", text, got, err)
-		}
+		got, err := hostdir.ParseMount(text)
+		should.Hold(t, err != nil && strings.Contains(err.Error(), want), "%s: %+v, %v", text, got, err)
 	}
 }
 
@@ -48,8 +46,7 @@ func TestWhatIsNeverMounted(t *testing.T) {
 		must.OK(t, os.MkdirAll(folder, 0o700))
 	}
 	socket := filepath.Join(other, "with-socket", "s")
-	listener, err := net.Listen("unix", socket)
-	must.OK(t, err)
+	listener := must.Get(net.Listen("unix", socket))(t)
 	defer func() { _ = listener.Close() }()
 	must.OK(t, os.WriteFile(other+"/file", nil, 0o600))
 	link := func(to string) string {
@@ -88,9 +85,8 @@ func TestWhatIsNeverMounted(t *testing.T) {
 				withheld = nil
 			}
 			got, err := hostdir.CheckMounts([]hostdir.Mount{{Folder: test.folder, Name: "n"}}, home, withheld)
-			if err == nil || !strings.Contains(err.Error(), test.want) || len(got) > 0 {
-				t.Errorf("got %v, %v; want %q", got, err, test.want)
-			}
+			should.Hold(t, err != nil && strings.Contains(err.Error(), test.want) && len(got) == 0,
+				"got %v, %v; want %q", got, err, test.want)
 		})
 	}
 }
@@ -105,8 +101,7 @@ func TestWhatIsMounted(t *testing.T) {
 	folder := func(path, name string, writable bool) hostdir.Mount {
 		return hostdir.Mount{Folder: path, Name: name, Writable: writable}
 	}
-	real, err := filepath.EvalSymlinks(home)
-	must.OK(t, err)
+	real := must.Get(filepath.EvalSymlinks(home))(t)
 	for name, test := range map[string]struct {
 		mounts []hostdir.Mount
 		want   string // of the error
@@ -120,12 +115,9 @@ func TestWhatIsMounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := hostdir.CheckMounts(test.mounts, home, nil)
-			if test.want == "" && (err != nil || len(got) != len(test.mounts) || got[0].Folder != real+"/data") {
-				t.Errorf("got %+v, %v", got, err)
-			}
-			if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("got %v, want %q", err, test.want)
-			}
+			should.Hold(t, test.want != "" || err == nil && len(got) == len(test.mounts) && got[0].Folder == real+"/data",
+				"got %+v, %v", got, err)
+			should.Hold(t, test.want == "" || err != nil && strings.Contains(err.Error(), test.want), "got %v, want %q", err, test.want)
 		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// firstPassed is the descriptor of the first socket that is passed, after stdin, stdout and stderr.
+// firstPassed is the first socket's descriptor that is passed, after stdin, stdout and stderr.
 const firstPassed = 3
 
 // Activated returns the socket that a service manager passes to this process, as systemd does: LISTEN_FDS is the number of sockets, and
@@ -27,7 +27,7 @@ func Activated() (net.Listener, error) {
 		return nil, fmt.Errorf("%s sockets were passed, and one is served; have one ListenStream in the .socket unit", count)
 	}
 	file := os.NewFile(firstPassed, "LISTEN_FD_3")
-	l, err := net.FileListener(file) // which uses a descriptor of its own that is closed on exec
+	l, err := net.FileListener(file) // which uses its own descriptor that is closed on exec
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, fmt.Errorf("the socket that was passed: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // activatedVariable has the test be the program that sockets are passed to.
@@ -60,14 +61,11 @@ func TestSocketsThatArePassed(t *testing.T) {
 		return
 	}
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
-		l, err := net.Listen(network, address)
-		must.OK(t, err)
+		l := must.Get(net.Listen(network, address))(t)
 		defer l.Close()
-		file, err := l.(interface{ File() (*os.File, error) }).File()
-		must.OK(t, err)
+		file := must.Get(l.(interface{ File() (*os.File, error) }).File())(t)
 		printed := passTo(t, "$$", "1", file)
-		conn, err := net.Dial(network, l.Addr().String())
-		must.OK(t, err)
+		conn := must.Get(net.Dial(network, l.Addr().String()))(t)
 		answer, err := io.ReadAll(conn)
 		if got := printed(); err != nil || string(answer) != "served" || strings.Contains(got, "error:") || !strings.Contains(got, "pid= fds=\n") {
 			t.Errorf("%s: %q, %v; it printed %s", network, answer, err, got)
@@ -78,9 +76,7 @@ func TestSocketsThatArePassed(t *testing.T) {
 			"the socket that was":    passTo(t, "$$", "1", os.Stderr),
 			"to this process; start": passTo(t, "", ""),
 		} {
-			if got := read(); !strings.Contains(got, want) {
-				t.Errorf("it printed %s and not %q", got, want)
-			}
+			should.Contain(t, read(), want)
 		}
 		_ = file.Close()
 	}

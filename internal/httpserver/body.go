@@ -18,10 +18,10 @@ import (
 // A message may take web.BodyTime, and a second more for each slowest bytes of it.
 const slowest = 64 << 10
 
-// A body of unknown length gets firstRoom, which is a small share, before it gets room for the longest.
+// A body with unknown length gets firstRoom, which is a small share, before it gets room for the longest.
 const firstRoom = 16 << 10
 
-// bodyBounds are the bounds of a kind of bodies, in bytes.
+// bodyBounds bound one kind of body, in bytes.
 type bodyBounds struct {
 	length  int64 // of the longest
 	decoded int64 // how much is decoded as a whole
@@ -35,12 +35,12 @@ var (
 
 var errTooMuch = errors.New("the messages that are being served take too much memory")
 
-// memory returns the memory for a body of a length.
+// memory returns the memory for a body with this length.
 func (b bodyBounds) memory(length int64) int64 {
 	return rpc.MemoryBytes(length, min(length, b.decoded), min(length/2, int64(jsonbound.Request.Values)))
 }
 
-// readBody reads a body. Its share of the memory is the caller's to give back, also after an error.
+// readBody reads a body. Its memory share is the caller's to give back, also after an error.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBounds) (message []byte, taken *room.Share, err error) {
 	taken = s.memory.Share(room.WhoseIs(r))
 	if r.ContentLength > most.length {
@@ -73,17 +73,24 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBound
 		if !fits(most.length) {
 			return nil, taken, errTooMuch
 		}
-		b.Grow(int(most.length-first) + bytes.MinRead) // memory that is not written to costs nothing
+		b.Grow(int(most.length-first) + bytes.MinRead) // unwritten memory is free
 		_, err = b.ReadFrom(body)
 	}
 	taken.Shrink(most.memory(int64(b.Len())))
 	return b.Bytes(), taken, err
 }
 
-// bounded bounds the POSTs of a handler as those of MCP, but for forms and for those that are read as they come.
+// bounded bounds a handler's POSTs as MCP's, but for forms and for bodies read as they come, and its streams.
 func (s *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kind := r.Header.Get("Content-Type"); r.Method != http.MethodPost || strings.HasPrefix(strings.ToLower(kind), "multipart/") || web.IsStreamed(r) {
+			if isStream(r) {
+				release, ok := s.openStream(w, r)
+				if !ok {
+					return
+				}
+				defer release()
+			}
 			next.ServeHTTP(w, r) // files, which go where they belong as they come
 			return
 		}
@@ -92,7 +99,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 			s.busy(w, r)
 			return
 		}
-		defer giveBack()
+		defer func() { giveBack() }()
 		body, taken, err := s.readBody(w, r, routeBounds)
 		defer taken.GiveBack()
 		if errors.Is(err, errTooMuch) {
@@ -103,8 +110,17 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 			web.Refuse(w)
 			r.Body = io.NopCloser(failed{err})
 		} else {
-			taken.Shrink(rpc.MemoryBytes(int64(len(body)), int64(len(body)), int64(jsonbound.Count(body))))
+			values, _ := jsonbound.Request.Count(body)
+			taken.Shrink(rpc.MemoryBytes(int64(len(body)), int64(len(body)), int64(values)))
 			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		if isStream(r) {
+			release, ok := s.openStream(w, r)
+			if !ok {
+				return
+			}
+			giveBack()
+			giveBack = release
 		}
 		next.ServeHTTP(w, r)
 	})

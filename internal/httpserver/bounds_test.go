@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
@@ -52,14 +53,11 @@ func TestOddHTTP(t *testing.T) {
 					got = append(got, line[i:i+len("HTTP/1.1 200")])
 				}
 			}
-			if fmt.Sprint(got) != fmt.Sprint(test.want) {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			should.Hold(t, fmt.Sprint(got) == fmt.Sprint(test.want), "got %q, want %q", got, test.want)
 		})
 	}
-	if a := f.post(ping, nil); a.status != http.StatusOK {
-		t.Errorf("%+v", a)
-	}
+	a := f.post(ping, nil)
+	should.Hold(t, a.status == http.StatusOK, "%+v", a)
 }
 
 // A body that does not end is read no further than the longest message goes.
@@ -76,9 +74,7 @@ func TestBodyWithoutEnd(t *testing.T) {
 	if most := int64(2 * rpc.MaxMessageBytes); endless.sent.Load() > most {
 		t.Errorf("%d bytes were taken", endless.sent.Load())
 	}
-	if !f.server.memory.IsFree() {
-		t.Error("not all memory was given back")
-	}
+	should.Hold(t, f.server.memory.IsFree(), "not all memory was given back")
 }
 
 type endless struct{ sent atomic.Int64 }
@@ -98,8 +94,7 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
 
 func (f *fixture) conn(t *testing.T) net.Conn {
 	t.Helper()
-	conn, err := f.dial()
-	must.OK(t, err)
+	conn := must.Get(f.dial())(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -126,21 +121,7 @@ func TestSlowClients(t *testing.T) {
 				go func() { _, _ = io.Copy(io.Discard, conn) }()
 				_, _ = io.WriteString(conn, first)
 				drip(conn, "1\r\n \r\n")
-				if !f.server.requests.all.TryAcquire(maxRequests) {
-					t.Error("a request has not ended")
-				}
-			})
-		})
-	}
-}
-
-func TestClientsThatSayNothing(t *testing.T) {
-	for name, text := range map[string]string{"from the beginning": "", "after a request": rawPing("")} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, f *fixture) {
-				conn := f.conn(t)
-				_, _ = io.WriteString(conn, text)
-				should.OK(t, should.ErrOf(io.Copy(io.Discard, conn)))
+				should.Hold(t, f.server.requests.all.TryAcquire(maxRequests), "a request has not ended")
 			})
 		})
 	}
@@ -153,9 +134,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		body := call(1, "count", `,"arguments":{"n":5000},"_meta":{"progressToken":1}`)
 		_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		time.Sleep(2 * web.WriteTime)
-		if !f.server.requests.all.TryAcquire(maxRequests) {
-			t.Error("the request has not ended")
-		}
+		should.Hold(t, f.server.requests.all.TryAcquire(maxRequests), "the request has not ended")
 	})
 }
 
@@ -167,14 +146,11 @@ func TestKeepAlive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
-				response, err := f.client.Do(request(f))
-				must.OK(t, err)
+				response := must.Get(f.client.Do(request(f)))(t)
 				defer response.Body.Close()
 				lines := bufio.NewReader(response.Body)
 				for range 3 {
-					if line, err := lines.ReadString('\n'); err != nil || line != ": keep-alive\n" {
-						t.Errorf("%q, %v", line, err)
-					}
+					should.Give(lines.ReadString('\n'))(t, ": keep-alive\n")
 					_, _ = lines.ReadString('\n')
 				}
 			})
@@ -182,35 +158,22 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// However many connections are open of whom has no token, or asks for nothing, a request of one who has it is served, and one that
-// has begun goes on.
-func TestConnectionsWithoutTokenMakeRoom(t *testing.T) {
-	for name, sent := range map[string]string{
-		"silent":                  "",
-		"bodies that do not come": strings.Replace(rawPing(""), ping, "", 1),
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := serveInBubble(t, Options{Token: token})
-				slow := f.conn(t)
-				authorization := "Authorization: Bearer " + token + "\r\n"
-				_, _ = io.WriteString(slow, strings.Replace(rawPing(authorization+"Connection: close\r\n"), ping, ping[:1], 1))
-				for range 2 * maxConnections {
-					conn := f.conn(t)
-					go func() { _, _ = io.WriteString(conn, sent) }()
-				}
-				conn := f.conn(t)
-				_, _ = io.WriteString(conn, rawPing(authorization+"Connection: close\r\n"))
-				if got, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200") {
-					t.Errorf("%s, %v", got, err)
-				}
-				_, _ = io.WriteString(slow, ping[1:])
-				if got, err := io.ReadAll(slow); err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200") {
-					t.Errorf("one that had begun: %s, %v", got, err)
-				}
-			})
-		})
-	}
+// However many streams are open, calls go on beside them.
+func TestStreamsHaveAShareOfTheirOwn(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		h, refused := f.begin(), 0
+		for range maxStreams + 50 {
+			response := must.Get(f.client.Do(f.request(http.MethodGet, Path, "", h)))(t)
+			defer response.Body.Close()
+			if response.StatusCode == http.StatusServiceUnavailable {
+				refused++
+			}
+		}
+		should.Equal(t, refused, 50, "streams are refused")
+		began := time.Now()
+		should.Equal(t, f.post(ping, h).status, http.StatusOK, "a call beside them")
+		should.Equal(t, time.Since(began), 0, "it waited")
+	})
 }
 
 // anyRequest is one of the user's whose server it is.
@@ -235,23 +198,16 @@ func TestClientsThatHangUp(t *testing.T) {
 		time.Sleep(hungUpTime / 2)
 		c.enter(r, again.name)
 		c.leave(c.enter(r, calls.name))
-		if c.gone(ended.name, 0) {
-			t.Error("one is gone whose stream may have broken")
-		}
+		should.Hold(t, !c.gone(ended.name, 0), "one is gone whose stream may have broken")
 		time.Sleep(quietTime / 2)
 		c.leave(busy)
 		for name, n := range map[string]*client{"streams": again, "calls": calls, "has called": busy} {
-			if c.gone(n.name, 0) {
-				t.Errorf("one is gone that %s", name)
-			}
+			should.Hold(t, !c.gone(n.name, 0), "one is gone that %s", name)
 		}
-		if !c.gone(ended.name, 0) {
-			t.Error("one is not gone that has hung up")
-		}
+		should.Hold(t, c.gone(ended.name, 0), "one is not gone that has hung up")
 		time.Sleep(quietTime + time.Second)
-		if c.gone(again.name, 0) || !c.gone(calls.name, 0) || !c.gone(busy.name, 0) {
-			t.Error("who says no more is not gone, or who has a stream is")
-		}
+		should.Hold(t, !c.gone(again.name, 0) && c.gone(calls.name, 0) && c.gone(busy.name, 0),
+			"who says no more is not gone, or who has a stream is")
 		if unlisted := statelessName + "x"; c.gone(unlisted, quietTime) || !c.gone(unlisted, quietTime+time.Second) {
 			t.Error("one without a cookie is not gone after as long as others")
 		}
@@ -269,9 +225,7 @@ func TestClientsThatOnlyBegin(t *testing.T) {
 		time.Sleep(quietTime + time.Second)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if len(c.list) != 1 || c.list[used.name] == nil {
-			t.Errorf("%d are left", len(c.list))
-		}
+		should.Hold(t, len(c.list) == 1 && c.list[used.name] != nil, "%d are left", len(c.list))
 	})
 }
 
@@ -284,18 +238,14 @@ func TestClientsAreForgotten(t *testing.T) {
 		c.leave(first)
 		kept := c.begin(r) // is in use
 		time.Sleep(quietTime + time.Second)
-		if !c.gone(first.name, 0) || c.gone(kept.name, 0) {
-			t.Error("the wrong one is gone")
-		}
+		should.Hold(t, c.gone(first.name, 0) && !c.gone(kept.name, 0), "the wrong one is gone")
 		for range maxClients - 1 {
 			c.leave(c.begin(r))
 		}
 		should.Equal(t, <-ended, first.name, "was forgotten")
 		time.Sleep(clientTime + time.Second)
 		c.leave(c.begin(r))
-		if c.enter(r, kept.name) == nil || len(c.list) != 2 {
-			t.Errorf("%d are left", len(c.list))
-		}
+		should.Hold(t, c.enter(r, kept.name) != nil && len(c.list) == 2, "%d are left", len(c.list))
 		synctest.Wait()
 	})
 }
@@ -311,9 +261,84 @@ func TestClientsOfOneDriveNobodyElsesOut(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			c.leave(c.begin(noisy))
 		}
-		if c.enter(quiet, old.name) == nil || len(c.list) != maxClients {
-			t.Errorf("another's is gone, or there are too many: %d", len(c.list))
-		}
+		should.Hold(t, c.enter(quiet, old.name) != nil && len(c.list) == maxClients,
+			"another's is gone, or there are too many: %d", len(c.list))
 		synctest.Wait()
 	})
+}
+
+// A client that sends beginnings of messages waits for itself alone, and its share comes back.
+func TestMemoryIsSharedByClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serveInBubble(t, Options{})
+		const begun = 100
+		head := "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"
+		answers := make(chan string, begun)
+		for range begun {
+			conn := f.conn(t)
+			go func() { _, _ = io.WriteString(conn, head+"{") }()
+			go func() {
+				got, _ := io.ReadAll(conn)
+				answers <- string(got[:min(len(got), len("HTTP/1.1 503"))])
+			}()
+		}
+		synctest.Wait()
+		share := messageBounds.memory(1_000_000)
+		other := f.server.memory.Share("another")
+		should.Hold(t, other.Resize(t.Context(), room.Each), "another client waits")
+		other.GiveBack()
+		counts := make(map[string]int64)
+		for range begun {
+			counts[<-answers]++
+		}
+		want := map[string]int64{"HTTP/1.1 503": begun - room.Each/share, "HTTP/1.1 408": room.Each / share}
+		should.Hold(t, fmt.Sprint(counts) == fmt.Sprint(want), "got %v, want %v", counts, want)
+		a := f.post(ping, nil)
+		should.Hold(t, a.status == http.StatusOK, "afterwards: %+v", a)
+		synctest.Wait()
+		should.Hold(t, f.server.memory.IsFree(), "not all memory was given back")
+		time.Sleep(web.IdleTime)
+	})
+}
+
+// Answers that their client does not read take of its share, and those that find no room are not kept for it.
+func TestMemoryOfAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serveInBubble(t, Options{})
+		const asked, fit = 20, room.Each / largeAnswer
+		body := call(1, "large", "")
+		var conns []net.Conn
+		for range asked {
+			conn := f.conn(t)
+			conns = append(conns, conn)
+			go func() {
+				_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			}()
+		}
+		time.Sleep(slotTime + time.Second)
+		whole, refused := 0, 0
+		for _, conn := range conns {
+			switch got, _ := io.ReadAll(conn); {
+			case len(got) > largeAnswer:
+				whole++
+			case strings.Contains(string(got), "was carried out, but there is no room"):
+				refused++
+			}
+		}
+		should.Hold(t, whole >= fit-1 && whole <= fit && whole+refused == asked, "%d are whole, and %d refused", whole, refused)
+		synctest.Wait()
+		should.Hold(t, f.server.memory.IsFree(), "not all memory was given back")
+	})
+}
+
+// A message in chunks takes what it has once it is whole, and waits for room where it is long.
+func TestMemoryOfChunks(t *testing.T) {
+	f := serve(t, Options{})
+	for _, length := range []int{10, firstRoom - len(call(1, "size", `,"arguments":{"text":""}`)), firstRoom, 5 * firstRoom} {
+		body := call(1, "size", `,"arguments":{"text":"`+strings.Repeat("x", length)+`"}`)
+		r := f.request(http.MethodPost, Path, "", nil)
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), -1
+		a := f.do(r)
+		should.Hold(t, a.status == http.StatusOK, "%d bytes: %+v", length, a)
+	}
 }

@@ -25,30 +25,31 @@ const (
 	clientTime = 24 * time.Hour
 )
 
-// client is one that began a session, or the source of stateless requests.
+// client is one that began a session, or a source for stateless requests.
 type client struct {
 	listed  bool // among the clients, where its next requests find it; set when it is made
 	name    string
-	owner   string       // the Key of its principal
+	owner   string       // its principal's Key
 	site    *Site        // that it came to last, under clients.mu: its principal may be served anew meanwhile
-	session *rpc.Session // the data of its handshake
+	session *rpc.Session // its handshake's data
 	// requests are those that the server sent it.
 	requests rpc.Requests
 	ctx      context.Context
 	end      context.CancelFunc
 
-	mu    sync.Mutex
-	calls map[string]func(reason []byte) // cancels those of the session that can be cancelled, by the keys of their ids
+	mu     sync.Mutex
+	calls  map[string]func(reason []byte) // cancels the session's cancellable calls, by their ids' keys
+	recent rpc.Recent
 
 	// Under clients.mu.
 	begun  bool // with a handshake
 	using  int  // requests and streams
-	hungUp bool // the last that was heard of it is the end of a stream
+	hungUp bool // the last that was heard of it is a stream's end
 	seen   time.Time
 	unused *time.Timer // forgets a client that begins and says no more; nil: it began without a handshake
 }
 
-// clients holds the known clients, by name. A name that begins a session is a secret of its client alone.
+// clients holds the known clients, by name. A name that begins a session is its client's own secret.
 type clients struct {
 	mu   sync.Mutex
 	list map[string]*client
@@ -85,7 +86,7 @@ func (c *clients) add(r *http.Request, name string, begun bool) *client {
 			for _, o := range c.list {
 				has[o.owner]++
 			}
-			c.forget(slices.MinFunc(unused, func(a, b *client) int { // of the owner of the most: nobody drives another's out
+			c.forget(slices.MinFunc(unused, func(a, b *client) int { // the owner with the most loses one
 				return cmp.Or(cmp.Compare(has[b.owner], has[a.owner]), a.seen.Compare(b.seen))
 			}))
 		}
@@ -117,10 +118,9 @@ func (c *clients) forget(n *client) {
 	}
 }
 
-// ownerOf returns the Key of a request's principal.
 func ownerOf(r *http.Request) string { return principal.Of(r.Context()).Key() }
 
-// enter returns the client of a session and marks it as in use until leave; nil: the request's principal owns none of that name.
+// enter returns a session's client and marks it as in use until leave; nil: the request's principal owns no such session.
 func (c *clients) enter(r *http.Request, session string) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +164,6 @@ func (c *clients) hangUp(n *client) {
 	n.hungUp = n.using == 0
 }
 
-// remove ends a client's session.
 func (c *clients) remove(n *client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +172,7 @@ func (c *clients) remove(n *client) {
 	}
 }
 
-// gone reports whether a client is gone, whose session nobody has used for a time.
+// gone reports whether a client is gone, after its session was unused for a time.
 func (c *clients) gone(name string, idle time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +187,7 @@ func (c *clients) gone(name string, idle time.Duration) bool {
 	return n.using == 0 && time.Since(n.seen) > after
 }
 
-// track makes a request one that its client can cancel, and reports whether it is the only one of its id.
+// track makes a request one that its client can cancel, and reports whether it is the only one with its id.
 func (n *client) track(id rpc.ID, cancel func(reason []byte)) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -205,12 +204,14 @@ func (n *client) untrack(id rpc.ID) {
 	delete(n.calls, id.Key)
 }
 
-// cancel cancels a request. An id that is not in flight is ignored.
+// cancel cancels a request. An id that is not known is ignored.
 func (n *client) cancel(id rpc.ID, reason []byte) {
 	n.mu.Lock()
 	cancel := n.calls[id.Key]
 	n.mu.Unlock()
-	if cancel != nil {
-		cancel(reason)
+	if cancel == nil {
+		n.recent.Cancel(id, reason)
+		return
 	}
+	cancel(reason)
 }

@@ -104,8 +104,7 @@ func newFixture(t *testing.T, o Options) *fixture {
 // serve serves on a loopback address.
 func serve(t *testing.T, o Options) *fixture {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	f := newFixture(t, o)
 	f.address = l.Addr().String()
 	f.dial = func() (net.Conn, error) { return net.Dial("tcp", f.address) }
@@ -180,8 +179,7 @@ type headers map[string]string
 // request makes a request with the headers that clients send.
 func (f *fixture) request(method, path, body string, h headers) *http.Request {
 	f.t.Helper()
-	r, err := http.NewRequestWithContext(f.t.Context(), method, "http://"+f.address+path, strings.NewReader(body))
-	must.OK(f.t, err)
+	r := must.Get(http.NewRequestWithContext(f.t.Context(), method, "http://"+f.address+path, strings.NewReader(body)))(f.t)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -207,11 +205,9 @@ type answer struct {
 
 func (f *fixture) do(r *http.Request) answer {
 	f.t.Helper()
-	response, err := f.client.Do(r)
-	must.OK(f.t, err)
+	response := must.Get(f.client.Do(r))(f.t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	must.OK(f.t, err)
+	body := must.Get(io.ReadAll(response.Body))(f.t)
 	return answer{response.StatusCode, response.Header, string(body)}
 }
 
@@ -227,12 +223,9 @@ func (f *fixture) begin() headers {
 	f.t.Helper()
 	a := f.post(initialize, nil)
 	h := headers{headerSession: a.header.Get(headerSession), mcp.HeaderProtocolVersion: "2025-11-25"}
-	if a.status != http.StatusOK || h[headerSession] == "" {
-		f.t.Fatalf("initialize: %+v", a)
-	}
-	if a := f.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, h); a.status != http.StatusAccepted {
-		f.t.Fatalf("initialized: %+v", a)
-	}
+	must.Hold(f.t, a.status == http.StatusOK && h[headerSession] != "", "initialize: %+v", a)
+	a = f.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, h)
+	must.Hold(f.t, a.status == http.StatusAccepted, "initialized: %+v", a)
 	return h
 }
 
@@ -256,9 +249,8 @@ func (a answer) text(t *testing.T) string {
 	var message struct {
 		Result struct{ Content []struct{ Text string } }
 	}
-	if err := json.Unmarshal([]byte(a.body), &message); err != nil || len(message.Result.Content) != 1 {
-		t.Fatalf("%+v: %v", a, err)
-	}
+	err := json.Unmarshal([]byte(a.body), &message)
+	must.Hold(t, err == nil && len(message.Result.Content) == 1, "%+v: %v", a, err)
 	return message.Result.Content[0].Text
 }
 
@@ -272,8 +264,7 @@ func (a answer) code() int {
 // raw sends bytes on a connection of its own, and returns what comes back until its end.
 func (f *fixture) raw(text string) string {
 	f.t.Helper()
-	conn, err := f.dial()
-	must.OK(f.t, err)
+	conn := must.Get(f.dial())(f.t)
 	defer conn.Close()
 	go func() { _, _ = io.WriteString(conn, text) }()
 	got, _ := io.ReadAll(conn)

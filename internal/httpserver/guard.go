@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -27,7 +28,7 @@ import (
 // metadataPath is the path of a protected resource's metadata (RFC 9728).
 const metadataPath = server.WellKnownProtectedResourcePath
 
-// headerSession names a session of the protocol up to 2025-11-25.
+// headerSession names a protocol session up to 2025-11-25.
 const headerSession = server.HeaderKeySessionID
 
 // single are the headers that decide about access: if there were two of one, each reader could choose another.
@@ -47,13 +48,13 @@ type guard struct {
 	local       bool // only this machine reaches the server
 	socket      bool // and only by a path: there are no names
 	refuse      refuser
-	oauth       *OAuth
+	issuer, url string // of Options
 }
 
 func newGuard(o *Options, refuse refuser) guard {
 	return guard{
 		refuse: refuse, hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate, log: o.Logger, often: &rate.Sometimes{First: 20, Interval: time.Second},
-		token: web.NewToken(o.Token), others: o.Authenticate, of: o.Of, own: &o.Site, oauth: o.OAuth,
+		token: web.NewToken(o.Token), others: o.Authenticate, of: o.Of, own: &o.Site, issuer: o.Issuer, url: o.URL,
 	}
 }
 
@@ -66,7 +67,7 @@ func (g *guard) listensOn(address net.Addr) {
 	g.local = !ok || tcp.IP.IsLoopback()
 }
 
-// admitted refuses requests that a page of another origin made a browser send, and answers preflight requests.
+// admitted refuses requests that another origin's page made a browser send, and answers preflight requests.
 func (g *guard) admitted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range single {
@@ -197,9 +198,6 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 			g.often.Do(func() { g.log.Info("sign-in refused", "address", room.AddressOf(r), "error", err) })
 		}
 		challenge := fmt.Sprintf("Bearer resource_metadata=%q", g.base(r)+metadataPath+Path)
-		if g.oauth != nil {
-			challenge += fmt.Sprintf(", scope=%q", g.oauth.Scope)
-		}
 		if given != "" {
 			challenge += `, error="invalid_token"`
 		}
@@ -208,7 +206,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// serve serves a request that is somebody's, if there is room for its head.
+// serve passes an authenticated request on if the memory budget has room for its header.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if _, err := room.Take(r.Context(), room.Head); err != nil {
 		w.Header().Set("Retry-After", "1")
@@ -221,17 +219,13 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 // knownEvery is the interval at which a stream checks that its principal is still known.
 const knownEvery = 10 * time.Second
 
-// connectStream begins the type of a stream in the Connect protocol, which E2B's API speaks.
-const connectStream = "application/connect+"
-
 // errSignedOut ends the streams of a credential that is no longer good.
 var errSignedOut = errors.New("what the request has shown is not good any more")
 
 // whileKnown returns a request with a context that ends soon after its credential does, if it may be a stream: a call that began is
 // answered.
 func (g *guard) whileKnown(r *http.Request) (_ *http.Request, stop func()) {
-	streams := r.Header.Get(mcp.HeaderMethod) == string(mcp.MethodSubscriptionsListen) || strings.HasPrefix(r.Header.Get("Content-Type"), connectStream)
-	if r.Method == http.MethodPost && !streams {
+	if r.Method == http.MethodPost && r.Header.Get(mcp.HeaderMethod) != string(mcp.MethodSubscriptionsListen) && !isStream(r) {
 		return r, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -256,25 +250,22 @@ func (g *guard) whileKnown(r *http.Request) (_ *http.Request, stop func()) {
 // errNameless reports an Authenticator that took a request for one of the owner's.
 var errNameless = errors.New("the principal has no name")
 
-// metadata tells clients that the header must carry a token, and who issues it. Without OAuth nobody does: it is in a file.
+// metadata tells clients that the header must carry a token, and who issues it. Without an issuer it is in a file.
 func (g *guard) metadata(w http.ResponseWriter, r *http.Request) {
 	if g.isOpen() {
 		refuse(w, http.StatusNotFound, "no token is asked for here")
 		return
 	}
 	config := server.ProtectedResourceMetadataConfig{Resource: g.base(r) + Path, ResourceName: "Code sandbox", BearerMethodsSupported: []string{"header"}}
-	if g.oauth != nil {
-		config.AuthorizationServers, config.ScopesSupported = []string{g.oauth.Issuer}, []string{g.oauth.Scope}
+	if g.issuer != "" {
+		config.AuthorizationServers = []string{g.issuer}
 	}
 	server.NewProtectedResourceMetadataHandler(config).ServeHTTP(w, r)
 }
 
-// base returns the server's address for clients: the audience of tokens must not depend on the name in a request.
+// base returns the server's address for clients: tokens name it as their audience.
 func (g *guard) base(r *http.Request) string {
-	if g.oauth != nil {
-		return g.oauth.Issuer
-	}
-	return baseURL(r)
+	return cmp.Or(g.url, baseURL(r))
 }
 
 // baseURL returns the server's address as the request's client sees it.

@@ -1,21 +1,26 @@
 package httpserver
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
@@ -71,29 +76,25 @@ func TestHeadersThatAreThereTwice(t *testing.T) {
 		r := f.request(http.MethodPost, Path, ping, nil)
 		r.Header.Add(name, r.Header.Get(name))
 		r.Header.Add(name, "another")
-		if a := f.do(r); a.status != http.StatusBadRequest || !strings.Contains(a.body, name) {
-			t.Errorf("%s: %+v", name, a)
-		}
+		a := f.do(r)
+		should.Hold(t, a.status == http.StatusBadRequest && strings.Contains(a.body, name), "%s: %+v", name, a)
 	}
 }
 
 func TestWithoutToken(t *testing.T) {
 	f := serve(t, Options{})
-	if a := f.post(ping, headers{"Authorization": ""}); a.status != http.StatusOK {
-		t.Errorf("%+v", a)
-	}
-	if a := f.do(f.request(http.MethodGet, metadataPath, "", nil)); a.status != http.StatusNotFound {
-		t.Errorf("metadata: %+v", a)
-	}
+	a := f.post(ping, headers{"Authorization": ""})
+	should.Hold(t, a.status == http.StatusOK, "%+v", a)
+	a = f.do(f.request(http.MethodGet, metadataPath, "", nil))
+	should.Hold(t, a.status == http.StatusNotFound, "metadata: %+v", a)
 }
 
 func TestMetadata(t *testing.T) {
 	f := serve(t, Options{Token: token})
 	want := fmt.Sprintf(`{"resource":"http://%s/mcp","bearer_methods_supported":["header"],"resource_name":"Code sandbox"}`, f.address)
 	for _, path := range []string{metadataPath, metadataPath + Path} {
-		if a := f.do(f.request(http.MethodGet, path, "", headers{"Authorization": ""})); a.status != http.StatusOK || a.body != want {
-			t.Errorf("%s: %+v", path, a)
-		}
+		a := f.do(f.request(http.MethodGet, path, "", headers{"Authorization": ""}))
+		should.Hold(t, a.status == http.StatusOK && a.body == want, "%s: %+v", path, a)
 	}
 }
 
@@ -107,9 +108,8 @@ func TestBrowsersAreAnswered(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	a = f.post(ping, headers{"Authorization": "", "Origin": "https://app.example"})
-	if a.status != http.StatusUnauthorized || a.header.Get("Access-Control-Allow-Origin") != "https://app.example" {
-		t.Errorf("a page cannot read why it was refused: %+v", a)
-	}
+	should.Hold(t, a.status == http.StatusUnauthorized && a.header.Get("Access-Control-Allow-Origin") == "https://app.example",
+		"a page cannot read why it was refused: %+v", a)
 	asks["Origin"] = "https://evil.example"
 	if a := f.do(f.request(http.MethodOptions, Path, "", asks)); a.status != http.StatusForbidden || a.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("%+v", a)
@@ -161,18 +161,15 @@ func TestHeadersAndBodyAgree(t *testing.T) {
 func TestOwnToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "http-token")
 	first, err := OwnToken(path)
-	if err != nil || len(first) < 40 {
-		t.Fatalf("%q, %v", first, err)
-	}
+	must.Hold(t, err == nil && len(first) >= 40, "%q, %v", first, err)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
 	if again, err := OwnToken(path); err != nil || again != first {
 		t.Errorf("%q, %v", again, err)
 	}
-	if left, _ := filepath.Glob(path + ".*"); left != nil {
-		t.Errorf("%v was left", left)
-	}
+	left, _ := filepath.Glob(path + ".*")
+	should.Hold(t, left == nil, "%v was left", left)
 	for name, spoil := range map[string]func() error{
 		"mode 0640":          func() error { return os.Chmod(path, 0o640) },
 		"characters":         func() error { return os.WriteFile(path, []byte("short"), 0o600) },
@@ -184,9 +181,8 @@ func TestOwnToken(t *testing.T) {
 			_, _ = OwnToken(path)
 		}
 		must.OK(t, spoil())
-		if got, err := OwnToken(path); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
+		got, err := OwnToken(path)
+		should.Hold(t, err != nil && strings.Contains(err.Error(), name), "%s: %q, %v", name, got, err)
 	}
 }
 
@@ -206,9 +202,7 @@ func TestOwnTokenOfManyServers(t *testing.T) {
 	}
 	first := <-tokens
 	for range servers - 1 {
-		if token := <-tokens; token != first {
-			t.Errorf("%q and %q", first, token)
-		}
+		should.Equal(t, <-tokens, first, "%q and", first)
 	}
 }
 
@@ -252,9 +246,7 @@ func TestRefusalsHaveTheShapeOfTheirRoute(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := serveInBubble(t, o)
-		if !f.server.requests.all.TryAcquire(maxRequests) {
-			t.Fatal("requests are served")
-		}
+		must.Hold(t, f.server.requests.all.TryAcquire(maxRequests), "requests are served")
 		for name, test := range map[string]struct {
 			headers headers
 			status  int
@@ -279,19 +271,96 @@ func TestRefusalsHaveTheShapeOfTheirRoute(t *testing.T) {
 }
 
 func TestWhoGivesOutTokens(t *testing.T) {
-	const issuer = "https://sandbox.example.com"
-	f := serve(t, Options{Token: token, OAuth: &OAuth{Issuer: issuer, Scope: "sandbox"}})
+	const issuer, url = "https://login.example.com", "https://sandbox.example.com"
+	f := serve(t, Options{Token: token, Issuer: issuer, URL: url})
 	for given, want := range map[string]string{"": "", "Bearer another-token": `, error="invalid_token"`} {
 		a := f.post(ping, headers{"Authorization": given})
-		if want = `Bearer resource_metadata="` + issuer + metadataPath + Path + `", scope="sandbox"` + want; a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") != want {
-			t.Errorf("%q: %+v, not %s", given, a, want)
-		}
+		want = `Bearer resource_metadata="` + url + metadataPath + Path + `"` + want
+		should.Hold(t, a.status == http.StatusUnauthorized && a.header.Get("WWW-Authenticate") == want, "%q: %+v, not %s", given, a, want)
 	}
 	for _, path := range []string{metadataPath, metadataPath + Path} {
 		a := f.do(f.request(http.MethodGet, path, "", headers{"Authorization": ""}))
 		var got map[string]any
-		if err := json.Unmarshal([]byte(a.body), &got); err != nil || got["resource"] != issuer+Path || fmt.Sprint(got["authorization_servers"], got["scopes_supported"]) != "["+issuer+"] [sandbox]" {
+		if err := json.Unmarshal([]byte(a.body), &got); err != nil || got["resource"] != url+Path || fmt.Sprint(got["authorization_servers"]) != "["+issuer+"]" {
 			t.Errorf("%s: %+v %v", path, a, err)
 		}
+	}
+}
+
+// testCertificate is for example.com and 127.0.0.1.
+func testCertificate(t *testing.T) (*tls.Certificate, *x509.CertPool) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	certificate := s.TLS.Certificates[0]
+	if certificate.Leaf == nil {
+		leaf := must.Get(x509.ParseCertificate(certificate.Certificate[0]))(t)
+		certificate.Leaf = leaf
+	}
+	return &certificate, s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+}
+
+// secure makes the fixture's client one that speaks TLS, and the newer HTTP or the older one.
+func (f *fixture) secure(roots *x509.CertPool, newer bool) {
+	transport := f.client.Transport.(*http.Transport)
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "example.com"}
+	transport.ForceAttemptHTTP2 = newer
+}
+
+func secured(r *http.Request) *http.Request {
+	r.URL.Scheme = "https"
+	return r
+}
+
+func TestTLS(t *testing.T) {
+	certificate, roots := testCertificate(t)
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(proto, func(t *testing.T) {
+			f := serve(t, Options{Token: token, Certificate: certificate})
+			f.secure(roots, proto == "HTTP/2.0")
+			response, err := f.client.Do(secured(f.request(http.MethodPost, Path, ping, nil)))
+			must.Hold(t, err == nil && response.Proto == proto && response.StatusCode == http.StatusOK, "%+v, %v", response, err)
+			response.Body.Close()
+			for host, status := range map[string]int{"example.com": 200, "www.example.com": 200, "evil.example": 403} {
+				a := f.do(secured(f.request(http.MethodPost, Path, ping, headers{"Host": host})))
+				should.Hold(t, a.status == status, "%s: %+v", host, a)
+			}
+			want := fmt.Sprintf(`"resource":"https://%s/mcp"`, f.address)
+			if a := f.do(secured(f.request(http.MethodGet, metadataPath, "", nil))); !strings.Contains(a.body, want) {
+				t.Errorf("%+v", a)
+			}
+			a := f.do(secured(f.request(http.MethodPost, Path, call(1, "count", `,"arguments":{"n":3},"_meta":{"progressToken":1}`), nil)))
+			should.Hold(t, a.header.Get("Content-Type") == web.TypeEvents && strings.Count(a.body, "event: message") == 4, "%+v", a)
+			should.Contain(t, f.raw("GET / HTTP/1.0\r\n\r\n"), "400", "without TLS")
+		})
+	}
+}
+
+// An answer that takes longer than a client may take to read it is sent all the same.
+func TestSlowAnswers(t *testing.T) {
+	certificate, roots := testCertificate(t)
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(proto, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, Options{Certificate: certificate})
+				p := newPipes()
+				f.address, f.dial = "example.com", p.dial
+				f.start(p)
+				f.secure(roots, proto == "HTTP/2.0")
+				// The certificate is of another time than a bubble's.
+				f.client.Transport.(*http.Transport).TLSClientConfig.InsecureSkipVerify = true
+				got := make(chan answer)
+				go func() {
+					got <- f.do(secured(f.request(http.MethodPost, Path, call(1, "wait", ""), headers{"Accept": "application/json"})))
+				}()
+				<-f.began
+				time.Sleep(3 * web.WriteTime)
+				f.stop()
+				<-f.ended
+				a := <-got
+				should.Hold(t, a.text(t) == "waited", "%+v", a)
+				f.close()
+				time.Sleep(web.WriteTime) // both ends say goodbye over a pipe that neither reads any more
+			})
+		})
 	}
 }

@@ -1,4 +1,4 @@
-// Package httpserver serves an MCP server over streamable HTTP, in both eras of the protocol: sessions that begin with
+// Package httpserver serves an MCP server over streamable HTTP, in both protocol eras: sessions that begin with
 // an initialize handshake (up to 2025-11-25), and requests that each stand alone (2026-07-28).
 //
 // Start with New and Serve. mcp-go keeps the protocol; this package is the transport around its HandleMessage, as package
@@ -6,16 +6,16 @@
 //
 // It promises:
 //
-//   - Nobody gets further than the token: without one a client learns the metadata's address, and nothing else. A page of
+//   - Without a token a client learns the metadata's address alone. A page of
 //     another origin, and a name that leads here by DNS rebinding, are refused before that.
-//   - A request is served by the Site of its principal alone, and a session of the protocol is only its principal's.
+//   - A request is served by the Site of its principal alone, and a protocol session is only its principal's.
 //   - Everything is bounded: connections, requests at once, streams, sessions, a message's length, the memory
-//     of the messages of a client, and of all, together, and the time for a client to send or to read. An idle
+//     of one client's messages, and of all messages, and the time for a client to send or to read. An idle
 //     client makes room for a new one.
 //   - A request is answered with JSON, or with an event stream once there is progress to tell or it takes long, if the
 //     client accepts one. A silent stream is kept alive by comments.
 //   - A request without a handshake is cancelled when its client closes the connection; one of a session by
-//     notifications/cancelled alone, as its era demands: its work goes on. Nothing is sent for a cancelled request.
+//     notifications/cancelled alone, as its era demands: its work goes on. A cancelled request gets no answer.
 //   - The end takes a bounded time, whatever clients do.
 package httpserver
 
@@ -37,7 +37,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// Path is the path of MCP.
+// Path is MCP's path.
 const Path = "/mcp"
 
 // Bounds of the clients' concurrent use.
@@ -55,26 +55,25 @@ const (
 // Time limits for clients.
 const (
 	slotTime = 10 * time.Second
-	// lostTime is the time for which a request of a session goes on after its connection is gone.
+	// lostTime is the time for which a session's request goes on after its connection is gone.
 	lostTime = 5 * time.Second
-	// graceTime is the time at the server's end in which running requests may answer as usual, and stopTime the time after that,
-	// interrupted.
+	// graceTime is the time at the server's end in which running requests may answer as usual, and stopTime the time after that, interrupted.
 	graceTime = 300 * time.Millisecond
 	stopTime  = 200 * time.Millisecond
 )
 
-// Site holds the services of one principal.
+// Site holds one principal's services.
 type Site struct {
 	// MCP is served at Path; nil: only Options.Open is served.
 	MCP *server.MCPServer
 	// Context returns the context of a client's request, by the client's unique name. known: its next requests will come with that name,
-	// which all clients send but those that return nothing that they were given.
+	// which all clients send but those that return no cookie or session id.
 	Context func(ctx context.Context, client string, known bool, r *http.Request) context.Context
-	// Routes are further handlers for whoever may use MCP, by patterns of http.ServeMux. The body of a POST is read before, within the
-	// bounds of messages; an error in that is the error of its reader. A form (multipart) is left to the handler, to be bounded as it is
+	// Routes are further handlers for whoever may use MCP, by patterns of http.ServeMux. A POST's body is read before, within the
+	// bounds of messages; an error in that is its reader's error. A form (multipart) is left to the handler, to be bounded as it is
 	// read. The patterns of the owner's Site count.
 	Routes map[string]http.Handler
-	// Ended is called when a client ends its session, from a goroutine of its own. May be nil.
+	// Ended is called when a client ends its session, from its own goroutine. May be nil.
 	Ended func(client string)
 	// Ending ends the streams that end with no request; their clients then open others. Nil: they end with the server.
 	Ending context.Context
@@ -86,37 +85,32 @@ type Options struct {
 	Site
 	// Token is the credential of the owner's clients; empty: they need none.
 	Token string
-	// Authenticate identifies the principals of other requests. Nil: nobody else is let in.
+	// Authenticate identifies the principals of other requests. Nil: others are refused.
 	Authenticate principal.Authenticator
 	// Translate moves a credential in a client's own header to the usual one, for Routes. Nil: no header is moved.
 	Translate func(*http.Request)
 	// Of returns the Site of a principal that Authenticate knows. Its error goes to the log alone.
 	Of func(principal.Principal) (*Site, error)
-	// AllowHosts are names by which clients may reach the server, beside addresses, localhost and the names in the
-	// certificate.
+	// AllowHosts are names by which clients may reach the server, beside addresses, localhost and the names in the certificate.
 	AllowHosts []string
 	// AllowOrigins are the origins of pages that may use the server, such as https://example.com; "*": any.
 	AllowOrigins []string
 	// Certificate is for TLS; nil: none.
 	Certificate *tls.Certificate
-	// OAuth says who gives out tokens that Authenticate knows. Nil: nobody does.
-	OAuth *OAuth
+	// Issuer gives out tokens that Authenticate knows, and clients are told so. Empty: none does.
+	Issuer string
+	// URL is the server's address for clients and browsers, without a slash at its end. Empty: as a request names it.
+	URL string
 	// Refuse answers requests for Routes that do not get there, such as those without the token. Nil: a line of text does, as it
 	// does for all others.
 	Refuse refuser
 	// Open are handlers by their pattern that need no token, such as links that are signed.
 	Open map[string]http.Handler
-	// Around wraps the whole handler, for example to count requests. Nil: nothing does.
+	// Around wraps the whole handler, for example to count requests. May be nil.
 	Around func(http.Handler) http.Handler
-	// MaxAnswerBytes is the longest message that is sent. Default rpc.UsualMessageBytes.
-	MaxAnswerBytes int
-	Logger         *slog.Logger
-}
-
-// OAuth is an authorization server (RFC 8414) at the address of this one.
-type OAuth struct {
-	// Issuer is its address, such as https://sandbox.example.com, and Scope the scope that clients ask for.
-	Issuer, Scope string
+	// Memory is shared with another Server; nil: it has its own.
+	Memory *room.Memory
+	Logger *slog.Logger
 }
 
 // refuser answers a request with a status, the problem and advice.
@@ -140,13 +134,12 @@ type Server struct {
 	end    context.CancelFunc
 }
 
-// New returns a server that does nothing yet.
+// New returns a server that does not listen yet.
 func New(o Options) *Server {
-	o.MaxAnswerBytes = cmp.Or(o.MaxAnswerBytes, rpc.UsualMessageBytes)
 	s := &Server{
 		opts: o, clients: newClients(), routes: http.NewServeMux(),
 		requests: newPlaces(maxRequests), streams: newPlaces(maxStreams),
-		memory: room.New(),
+		memory: cmp.Or(o.Memory, room.New()),
 	}
 	for pattern, handler := range o.Routes {
 		s.routes.Handle(pattern, handler)
@@ -171,11 +164,14 @@ func (s *Site) Prepare() {
 	}
 }
 
+// Memory is what its requests take of.
+func (s *Server) Memory() *room.Memory { return s.memory }
+
 // Gone reports whether a client ended its session, or is without a stream and silent for a minute, or for two seconds since it closed its
 // stream.
 func (s *Server) Gone(client string, idle time.Duration) bool { return s.clients.gone(client, idle) }
 
-// Serve serves the clients of a listener, which it closes, until ctx is done, and returns nil then. It is called once.
+// Serve serves a listener's clients, which it closes, until ctx is done, and returns nil then. It is called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.guard.listensOn(l.Addr())
 	listening := web.Server(s.memory.Handler(s.handler()), maxConnections, s.opts.Logger)
@@ -253,7 +249,7 @@ func (s *Server) handler() http.Handler {
 	return s.guard.admitted(mux)
 }
 
-// translated is a handler of requests after Translate.
+// translated is a request handler after Translate.
 func (s *Server) translated(next http.Handler) http.Handler {
 	if s.opts.Translate == nil {
 		return next

@@ -21,7 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
-// errDisconnected ends a request of a session after its client went away, which cancels nothing in that era.
+// errDisconnected ends a session's request after its client went away, which is no cancel in that era.
 var errDisconnected = errors.New("the client has disconnected")
 
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +59,6 @@ func (s *Server) busy(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, r, http.StatusServiceUnavailable, "too many requests at once", "try again later")
 }
 
-// post serves a message.
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		refuse(w, http.StatusUnsupportedMediaType, "send the message as application/json")
@@ -130,7 +129,7 @@ func (x *post) refuse(code int, message string) {
 	sendError(x.w, x.id, code, message)
 }
 
-// serve finds the client of a message, and answers it.
+// serve finds a message's client, and answers it.
 func (x *post) serve() {
 	header := x.r.Header.Get(mcp.HeaderProtocolVersion)
 	var version string
@@ -185,7 +184,7 @@ func (x *post) agrees(header, version string) bool {
 	return false
 }
 
-// findClient finds the client of a message, marks it as in use, and refuses an unknown session.
+// findClient finds a message's client, marks it as in use, and refuses an unknown session.
 func (x *post) findClient(begins bool) bool {
 	clients := x.server.clients
 	session := x.r.Header.Get(headerSession)
@@ -207,18 +206,18 @@ func refuseSession(w http.ResponseWriter) {
 	refuse(w, http.StatusNotFound, "there is no such session, or it has ended; begin another one with initialize")
 }
 
-// clientCookie identifies a client without a handshake. Its name, address and token may be those of other programs too.
+// clientCookie identifies a client without a handshake. Its name, address and token may be other programs' too.
 const clientCookie = "code-sandbox-client"
 
 // statelessName begins the names of clients without a handshake.
 const statelessName = "stateless-"
 
-// stateless finds the client of a message without a handshake by the cookie that it was given. Without one it is nobody that is known.
+// stateless finds a message's client without a handshake by the cookie that it was given. Without one it is unknown.
 func (x *post) stateless() *client {
 	cookie, err := x.r.Cookie(clientCookie)
 	known := err == nil && len(cookie.Value) == len(rand.Text())
 	if !known {
-		cookie = &http.Cookie{Name: clientCookie, Value: rand.Text(), HttpOnly: true, Secure: x.r.TLS != nil, SameSite: http.SameSiteStrictMode} //nolint:gosec // plain HTTP does not allow secure cookies, and the cookie opens nothing
+		cookie = &http.Cookie{Name: clientCookie, Value: rand.Text(), HttpOnly: true, Secure: x.r.TLS != nil, SameSite: http.SameSiteStrictMode} //nolint:gosec // plain HTTP does not allow secure cookies, and this one is no key
 		http.SetCookie(x.w, cookie)
 	}
 	// The hash includes the principal. For the owner it includes the credential, which differs if the server asks for no token and a proxy
@@ -231,7 +230,7 @@ func (x *post) stateless() *client {
 	return newClient(x.r, name)
 }
 
-// notification passes on a message that nothing answers.
+// notification passes on a message without an answer.
 func (x *post) notification(method string) {
 	if method == "notifications/cancelled" {
 		if id, err := rpc.ParseID(x.e.RequestID); err == nil {
@@ -244,14 +243,17 @@ func (x *post) notification(method string) {
 	x.w.WriteHeader(http.StatusAccepted)
 }
 
-// request answers a request.
 func (x *post) request(begins bool) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(x.r.Context()))
 	defer cancel(nil)
 	call := rpc.NewCall(x.e, x.id)
-	gone := sync.OnceFunc(func() { x.lose(ctx, &call, cancel) })
+	giveUp := func(cause error) {
+		cancel(cause)
+		call.Answered(cause)
+	}
+	gone := sync.OnceFunc(func() { x.lose(ctx, &call, giveUp) })
 	defer context.AfterFunc(x.r.Context(), gone)()
-	if x.client.begun && !x.client.track(x.id, func(reason []byte) { cancel(call.CancelCause(reason)) }) {
+	if x.client.begun && !x.client.track(x.id, func(reason []byte) { giveUp(call.CancelCause(reason)) }) {
 		x.refuse(mcp.INVALID_REQUEST, "Invalid Request: a request with this id is in flight")
 		return
 	}
@@ -270,7 +272,7 @@ func (x *post) request(begins bool) {
 			return x.client.requests.Do(ctx, until, answer.event, method, params)
 		}
 	}
-	limit := x.server.opts.MaxAnswerBytes
+	limit := rpc.UsualMessageBytes
 	session := x.client.session.Call(func(n mcp.JSONRPCNotification) {
 		if line, err := rpc.EncodeNotification(n, limit); err == nil {
 			answer.event(line)
@@ -299,7 +301,12 @@ func (x *post) request(begins bool) {
 		line, code = rpc.ErrorLine(x.id, busyCode, "the call was carried out, but there is no room for its answer while others have not been read: "+
 			"do not repeat it; session_info and list_artifacts show what it did"), busyCode
 	}
+	x.client.recent.Add(&call)
 	answer.finish(x.status(code), line)
+	if x.r.Context().Err() != nil {
+		call.Answered(errDisconnected)
+	}
+	call.Answered(nil)
 }
 
 // busyCode is that of a request without room for its answer, in JSON-RPC's range for servers.
@@ -331,7 +338,7 @@ func (x *post) began(code int) {
 	x.w.Header().Set(headerSession, x.client.name)
 }
 
-// lose ends a request after its connection ended. Without a session that is the only way to cancel. With one it cancels nothing, but some
+// lose ends a request after its connection ended. Without a session that is the only way to cancel. With one it is no cancel, but some
 // clients close the connection of a request that they cancel: their notification is waited for.
 func (x *post) lose(ctx context.Context, call *rpc.Call, cancel context.CancelCauseFunc) {
 	switch {
@@ -346,7 +353,7 @@ func (x *post) lose(ctx context.Context, call *rpc.Call, cancel context.CancelCa
 	}
 }
 
-// status is the HTTP status of an answer with this error. Before 2026-07-28 that is in the message alone.
+// status is the HTTP status for an answer with this error. Before 2026-07-28 that is in the message alone.
 func (x *post) status(code int) int {
 	if !x.modern {
 		return http.StatusOK
@@ -361,7 +368,6 @@ func (x *post) status(code int) int {
 	return http.StatusOK
 }
 
-// delete ends a session.
 func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
 	client := s.clients.enter(r, r.Header.Get(headerSession))
 	if client == nil {

@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,12 +54,8 @@ func TestMessagesThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := f.do(f.request(test.method, test.path, test.body, test.h))
-			if a.status != test.status || !strings.Contains(a.body, test.says) {
-				t.Errorf("%+v", a)
-			}
-			if (a.status == 405) != (a.header.Get("Allow") != "") {
-				t.Errorf("%d, allowed %q", a.status, a.header.Get("Allow"))
-			}
+			should.Hold(t, a.status == test.status && strings.Contains(a.body, test.says), "%+v", a)
+			should.Hold(t, (a.status == 405) == (a.header.Get("Allow") != ""), "%d, allowed %q", a.status, a.header.Get("Allow"))
 		})
 	}
 }
@@ -67,18 +64,14 @@ func TestSessions(t *testing.T) {
 	f := serve(t, Options{Token: token})
 	first, second := f.begin(), f.begin()
 	who := func(h headers) string { return f.post(call(1, "who", ""), h).text(t) }
-	if a, b := who(first), who(second); a == b || a != who(first) {
-		t.Errorf("%s and %s", a, b)
-	}
-	if f.server.Gone(who(first), 0) {
-		t.Error("a client is gone that has just called")
-	}
+	a, b := who(first), who(second)
+	should.Hold(t, a != b && a == who(first), "%s and %s", a, b)
+	should.Hold(t, !f.server.Gone(who(first), 0), "a client is gone that has just called")
 	if a := f.do(f.request(http.MethodDelete, Path, "", first)); a.status != http.StatusNoContent {
 		t.Errorf("%+v", a)
 	}
-	if name := <-f.gone; name != first[headerSession] || !f.server.Gone(name, 0) {
-		t.Errorf("%s is gone", name)
-	}
+	name := <-f.gone
+	should.Hold(t, name == first[headerSession] && f.server.Gone(name, 0), "%s is gone", name)
 	if a := f.post(ping, first); a.status != http.StatusNotFound {
 		t.Errorf("%+v", a)
 	}
@@ -91,9 +84,7 @@ func TestSessions(t *testing.T) {
 func TestHandshakeThatFails(t *testing.T) {
 	f := serve(t, Options{Token: token})
 	a := f.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":[]}`, nil)
-	if a.code() == 0 || a.header.Get(headerSession) != "" {
-		t.Errorf("%+v", a)
-	}
+	should.Hold(t, a.code() != 0 && a.header.Get(headerSession) == "", "%+v", a)
 	<-f.gone
 }
 
@@ -111,9 +102,7 @@ func TestClientsWithoutSession(t *testing.T) {
 	anew := func(what string, h headers) headers {
 		t.Helper()
 		client, given := who(h)
-		if seen[client] {
-			t.Errorf("%s: it is known", what)
-		}
+		should.Hold(t, !seen[client], "%s: it is known", what)
 		seen[client] = true
 		return given
 	}
@@ -121,13 +110,11 @@ func TestClientsWithoutSession(t *testing.T) {
 	anew("another of its name", nil)
 	anew("what is no cookie of the server's", headers{"Cookie": clientCookie + "=x"})
 	known, given := who(mine)
-	if again, _ := who(mine); again != known || !seen[known] || given["Cookie"] != "" {
-		t.Errorf("%s comes again as %s, with %v", known, again, given)
-	}
+	again, _ := who(mine)
+	should.Hold(t, again == known && seen[known] && given["Cookie"] == "", "%s comes again as %s, with %v", known, again, given)
 	anew("the cookie with another token", headers{"Cookie": mine["Cookie"], "Authorization": "Bearer other"})
-	if a := f.post(call(1, "who", ""), nil); seen[a.text(t)] {
-		t.Errorf("without a name: %+v", a)
-	}
+	a := f.post(call(1, "who", ""), nil)
+	should.Hold(t, !seen[a.text(t)], "without a name: %+v", a)
 }
 
 // Clients may use the same ids at the same time, and one session may not.
@@ -139,9 +126,8 @@ func TestIdsInFlight(t *testing.T) {
 		waiting.Go(func() { f.post(call(7, "wait", ""), h) })
 		<-f.began
 	}
-	if a := f.post(call(7, "echo", ""), sessions[0]); a.status != http.StatusBadRequest || !strings.Contains(a.body, "in flight") {
-		t.Errorf("%+v", a)
-	}
+	a := f.post(call(7, "echo", ""), sessions[0])
+	should.Hold(t, a.status == http.StatusBadRequest && strings.Contains(a.body, "in flight"), "%+v", a)
 	for _, h := range sessions {
 		f.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, h)
 		<-f.ended
@@ -155,21 +141,16 @@ func TestProgressComesBeforeTheAnswer(t *testing.T) {
 	const n = 200
 	body := call(1, "count", fmt.Sprintf(`,"arguments":{"n":%d},"_meta":{"progressToken":"p"}`, n))
 	a := f.post(body, h)
-	if a.header.Get("Content-Type") != web.TypeEvents || a.header.Get("X-Accel-Buffering") != "no" {
-		t.Errorf("%v", a.header)
-	}
+	should.Hold(t, a.header.Get("Content-Type") == web.TypeEvents && a.header.Get("X-Accel-Buffering") == "no", "%v", a.header)
 	next := events(strings.NewReader(a.body))
 	for i := range n {
-		if line, err := next(); err != nil || !strings.Contains(line, fmt.Sprintf(`"progress":%d}`, i+1)) {
-			t.Fatalf("%d: %s, %v", i, line, err)
-		}
+		line, err := next()
+		must.Hold(t, err == nil && strings.Contains(line, fmt.Sprintf(`"progress":%d}`, i+1)), "%d: %s, %v", i, line, err)
 	}
-	if line, err := next(); err != nil || !strings.Contains(line, "counted") {
-		t.Errorf("%s, %v", line, err)
-	}
-	if line, err := next(); !errors.Is(err, io.EOF) {
-		t.Errorf("%s comes behind the answer", line)
-	}
+	line, err := next()
+	should.Hold(t, err == nil && strings.Contains(line, "counted"), "%s, %v", line, err)
+	line, err = next()
+	should.Hold(t, errors.Is(err, io.EOF), "%s comes behind the answer", line)
 	h["Accept"] = "application/json"
 	if a := f.post(body, h); a.header.Get("Content-Type") != "application/json" || a.text(t) != "counted" {
 		t.Errorf("a client that takes no stream: %+v", a)
@@ -219,19 +200,34 @@ func TestClientsThatCloseTheConnection(t *testing.T) {
 	}
 }
 
+// A call learns whether its answer was written, and of a client that gave up before it read it.
+func TestACallLearnsWhatBecomesOfItsAnswer(t *testing.T) {
+	f := serve(t, Options{Token: token})
+	told := make(chan error, 10)
+	f.mcp.AddTool(mcp.NewTool("ask"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		rpc.OnAnswered(ctx, func(lost error) { told <- lost })
+		return mcp.NewToolResultText("asked"), nil
+	})
+	h := f.begin()
+	should.Equal(t, f.post(call(1, "ask", ""), h).text(t), "asked")
+	should.OK(t, <-told)
+	f.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"timed out after 0.001s"}}`, h)
+	var gaveUp *rpc.GaveUpError
+	lost := <-told
+	should.Hold(t, errors.As(lost, &gaveUp), "lost by %v", lost)
+}
+
 // A client hears of a call at once when a handler is at work, though its answer comes later.
 func TestAnAnswerBeginsWithTheWork(t *testing.T) {
 	f := serve(t, Options{Token: token})
 	body, h := modernCall(1, "a", "work")
-	response, err := f.client.Do(f.request(http.MethodPost, Path, body, h))
-	must.OK(t, err)
+	response := must.Get(f.client.Do(f.request(http.MethodPost, Path, body, h)))(t)
 	defer response.Body.Close()
 	should.Equal(t, response.Header.Get("Content-Type"), web.TypeEvents)
 	<-f.began
 	f.goOn <- struct{}{}
-	if message, err := events(response.Body)(); err != nil || !strings.Contains(message, "worked") {
-		t.Errorf("%q, %v", message, err)
-	}
+	message, err := events(response.Body)()
+	should.Hold(t, err == nil && strings.Contains(message, "worked"), "%q, %v", message, err)
 }
 
 // A call that its client cancels stops, and has no answer.
@@ -250,12 +246,10 @@ func TestCancelledCalls(t *testing.T) {
 		f.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`, f.begin())
 		f.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`, h)
 		should.Be(t, <-f.ended, rpc.ErrCancelledByClient, "ended because")
-		if a := <-got; a.status != want.status || strings.TrimPrefix(a.body, ": keep-alive\n\n") != "" {
-			t.Errorf("%s: %+v", accept, a)
-		}
-		if a := f.post(call(5, "echo", `,"arguments":{"text":"again"}`), h); a.text(t) != "again" {
-			t.Errorf("%+v", a)
-		}
+		a := <-got
+		should.Hold(t, a.status == want.status && strings.TrimPrefix(a.body, ": keep-alive\n\n") == "", "%s: %+v", accept, a)
+		a = f.post(call(5, "echo", `,"arguments":{"text":"again"}`), h)
+		should.Hold(t, a.text(t) == "again", "%+v", a)
 	}
 }
 
@@ -287,9 +281,8 @@ func TestClientsGiveUp(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		f.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"timed out after 2s"}}`, h)
 		var gaveUp *rpc.GaveUpError
-		if err := <-f.ended; !errors.As(err, &gaveUp) || gaveUp.After != 2*time.Second {
-			t.Errorf("ended because %v", err)
-		}
+		err := <-f.ended
+		should.Hold(t, errors.As(err, &gaveUp) && gaveUp.After == 2*time.Second, "ended because %v", err)
 	})
 }
 
@@ -297,19 +290,15 @@ func TestStreamOfASession(t *testing.T) {
 	f := serve(t, Options{Token: token})
 	h := f.begin()
 	response, err := f.client.Do(f.request(http.MethodGet, Path, "", h))
-	if err != nil || response.StatusCode != http.StatusOK || response.Header.Get("X-Accel-Buffering") != "no" {
-		t.Fatalf("%v, %v", response, err)
-	}
+	must.Hold(t, err == nil && response.StatusCode == http.StatusOK && response.Header.Get("X-Accel-Buffering") == "no",
+		"%v, %v", response, err)
 	defer response.Body.Close()
 	next := events(response.Body)
 	f.mcp.AddTool(mcp.NewTool("another"), nil)
-	if line, err := next(); err != nil || line != `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` {
-		t.Errorf("%s, %v", line, err)
-	}
+	should.Give(next())(t, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	f.do(f.request(http.MethodDelete, Path, "", h))
-	if line, err := next(); !errors.Is(err, io.EOF) {
-		t.Errorf("%s, %v after the session's end", line, err)
-	}
+	line, err := next()
+	should.Hold(t, errors.Is(err, io.EOF), "%s, %v after the session's end", line, err)
 }
 
 func TestSubscription(t *testing.T) {
@@ -318,42 +307,35 @@ func TestSubscription(t *testing.T) {
 	body = strings.Replace(body, `"tools/call","params":{"name":"tools"`, `"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}`, 1)
 	h[mcp.HeaderMethod], h[mcp.HeaderName] = "subscriptions/listen", ""
 	response, err := f.client.Do(f.request(http.MethodPost, Path, body, h))
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("%v, %v", response, err)
-	}
+	must.Hold(t, err == nil && response.StatusCode == http.StatusOK, "%v, %v", response, err)
 	defer response.Body.Close()
 	next := events(response.Body)
-	if line, err := next(); err != nil || !strings.Contains(line, "subscriptions/acknowledged") {
-		t.Fatalf("%s, %v", line, err)
-	}
+	line, err := next()
+	must.Hold(t, err == nil && strings.Contains(line, "subscriptions/acknowledged"), "%s, %v", line, err)
 	f.mcp.AddTool(mcp.NewTool("another"), nil)
 	if line, err := next(); err != nil || !strings.Contains(line, "tools/list_changed") || !strings.Contains(line, `subscriptionId":9`) {
 		t.Errorf("%s, %v", line, err)
 	}
 	f.close()
-	if line, err := next(); !errors.Is(err, io.EOF) {
-		t.Errorf("%s, %v after the server's end", line, err)
-	}
+	line, err = next()
+	should.Hold(t, errors.Is(err, io.EOF), "%s, %v after the server's end", line, err)
 }
 
 // What runs at the server's end is told so; the end waits for nobody.
 func TestShutdown(t *testing.T) {
 	f := serve(t, Options{Token: token})
 	h := f.begin()
-	stream, err := f.client.Do(f.request(http.MethodGet, Path, "", h))
-	must.OK(t, err)
+	stream := must.Get(f.client.Do(f.request(http.MethodGet, Path, "", h)))(t)
 	defer stream.Body.Close()
 	got := make(chan answer)
 	go func() { got <- f.post(call(1, "wait", ""), h) }()
 	<-f.began
 	f.close()
 	should.Be(t, <-f.ended, rpc.ErrShutdown, "ended because")
-	if a := <-got; a.text(t) != "waited" {
-		t.Errorf("%+v", a)
-	}
-	if rest, err := io.ReadAll(stream.Body); err != nil || string(rest) != ": keep-alive\n\n" {
-		t.Errorf("the stream ended with %q, %v", rest, err)
-	}
+	a := <-got
+	should.Hold(t, a.text(t) == "waited", "%+v", a)
+	rest, err := io.ReadAll(stream.Body)
+	should.Hold(t, err == nil && string(rest) == ": keep-alive\n\n", "the stream ended with %q, %v", rest, err)
 }
 
 // Large arguments go round mcp-go.
@@ -362,17 +344,13 @@ func TestLargeArguments(t *testing.T) {
 	content := strings.Repeat("x", 3<<20)
 	body := call(1, "size", `,"arguments":{"text":"`+content+`"}`)
 	want := fmt.Sprint(len(`{"text":""}`) + len(content))
-	if a := f.post(body, nil); a.text(t) != want {
-		t.Errorf("%+v", a)
-	}
+	a := f.post(body, nil)
+	should.Hold(t, a.text(t) == want, "%+v", a)
 	r := f.request(http.MethodPost, Path, "", nil)
 	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), -1
-	if a := f.do(r); a.text(t) != want {
-		t.Errorf("in chunks: %+v", a)
-	}
-	if !f.server.memory.IsFree() {
-		t.Error("not all memory was given back")
-	}
+	a = f.do(r)
+	should.Hold(t, a.text(t) == want, "in chunks: %+v", a)
+	should.Hold(t, f.server.memory.IsFree(), "not all memory was given back")
 }
 
 func TestAcceptedTypes(t *testing.T) {
@@ -388,5 +366,88 @@ func TestAcceptedTypes(t *testing.T) {
 	} {
 		r := &http.Request{Header: http.Header{"Accept": {header}}}
 		should.Equal(t, accepts(r, web.TypeEvents), want, "%q", header)
+	}
+}
+
+// Dify makes a session for each call, in the first version of the protocol over streamable HTTP and with no header that says so, and
+// ends it then. It takes an answer of the same version alone, and events that have no name.
+func TestAsDifyAsks(t *testing.T) {
+	for _, version := range []string{"2024-11-05", "2025-03-26", "2025-06-18"} {
+		t.Run(version, func(t *testing.T) {
+			f := serve(t, Options{Token: token})
+			a := f.post(`{"method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{"sampling":{},"roots":{"listChanged":true}},"clientInfo":{"name":"Dify","version":"1.9.0"}},"jsonrpc":"2.0","id":0}`, nil)
+			must.Hold(t, a.status == http.StatusOK && strings.Contains(a.body, `"protocolVersion":"`+version+`"`), "initialize: %+v", a)
+			h := headers{"Mcp-Session-Id": a.header.Get("mcp-session-id")}
+			a = f.post(`{"method":"notifications/initialized","jsonrpc":"2.0"}`, h)
+			should.Hold(t, a.status == http.StatusAccepted, "initialized: %+v", a)
+			for request, want := range map[string]string{
+				`{"method":"tools/list","jsonrpc":"2.0","id":1}`:                                                                           `"name":"echo"`,
+				`{"method":"tools/call","params":{"name":"echo","arguments":{"text":"it is there"}},"jsonrpc":"2.0","id":2}`:               `"text":"it is there"`,
+				`{"method":"tools/call","params":{"name":"count","arguments":{"n":2},"_meta":{"x":1}},"jsonrpc":"2.0","id":3}`:             `"text":"counted"`,
+				`{"method":"tools/call","params":{"name":"count","arguments":{"n":2},"_meta":{"progressToken":4}},"jsonrpc":"2.0","id":4}`: `"text":"counted"`,
+			} {
+				a := f.post(request, h)
+				should.Hold(t, a.status == http.StatusOK && strings.Contains(a.body, want), "%s: %+v", request, a)
+				for line := range strings.Lines(a.body) {
+					name, is := strings.CutPrefix(line, "event:")
+					should.Hold(t, !is || strings.TrimSpace(name) == "message", "%s: an event of the name %q", request, name)
+				}
+			}
+			a = f.do(f.request(http.MethodDelete, Path, "", h))
+			should.Hold(t, a.status == http.StatusOK || a.status == http.StatusNoContent, "the end: %+v", a)
+			a = f.post(`{"method":"tools/list","jsonrpc":"2.0","id":5}`, h)
+			should.Hold(t, a.status == http.StatusNotFound, "after the end: %+v", a)
+		})
+	}
+}
+
+// A client of a session is asked on the stream of its call, and answers by another message of that session.
+func TestAClientIsAsked(t *testing.T) {
+	f := serve(t, Options{Token: token})
+	able := headers{mcp.HeaderProtocolVersion: "2025-11-25"}
+	able[headerSession] = f.post(strings.Replace(initialize, `"capabilities":{}`, `"capabilities":{"elicitation":{}}`, 1), nil).header.Get(headerSession)
+	f.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, able)
+	other := f.begin()
+	for name, test := range map[string]struct {
+		answer string
+		want   string
+	}{
+		"accepted": {`"result":{"action":"accept","content":{}}`, "accept state"},
+		"declined": {`"result":{"action":"decline"}`, "decline state"},
+		"an error": {`"error":{"code":-32601,"message":"no such method"}`, "cancel state"},
+		"no sense": {`"result":[1]`, "cancel state"},
+	} {
+		response := must.Get(f.client.Do(f.request(http.MethodPost, Path, call(1, "ask", ""), able)))(t)
+		next := events(response.Body)
+		text, err := next()
+		var question struct {
+			ID, Method string
+			Params     struct{ Message string }
+		}
+		if json.Unmarshal([]byte(text), &question) != nil || err != nil || question.Method != "elicitation/create" || question.Params.Message != "Well?" {
+			t.Fatalf("%s: %s, %v", name, text, err)
+		}
+		answer := func(h headers, said string) {
+			a := f.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,%s}`, question.ID, said), h)
+			should.Hold(t, a.status == http.StatusAccepted, "%s: %+v", name, a)
+		}
+		answer(other, `"result":{"action":"accept","content":{"forged":1}}`) // of another session, which knows the id
+		answer(able, test.answer)
+		answer(able, `"result":{"action":"accept"}`) // too late
+		text, err = next()
+		should.Hold(t, err == nil && strings.Contains(text, `"text":"`+test.want+`"`), "%s: %s, %v", name, text, err)
+		_, _ = io.Copy(io.Discard, response.Body) // to its end, before which the id is in use
+		response.Body.Close()
+	}
+	a := f.post(call(2, "ask", ""), other)
+	should.Hold(t, a.text(t) == "nobody can be asked", "a client that cannot ask: %+v", a)
+	a = f.post(call(2, "ask", ""), headers{"Accept": "application/json", headerSession: able[headerSession], mcp.HeaderProtocolVersion: "2025-11-25"})
+	should.Hold(t, a.text(t) == "nobody can be asked", "one that takes no stream: %+v", a)
+	body, h := modernCall(3, "modern", "ask")
+	a = f.post(body, h)
+	should.Hold(t, a.text(t) == "nobody can be asked", "a stateless one that cannot ask: %+v", a)
+	body = strings.Replace(body, `:{}}}}`, `:{"elicitation":{}}}}}`, 1)
+	if a := f.post(body, h); !strings.Contains(a.body, `"resultType":"input_required"`) || !strings.Contains(a.body, `"requestState":"state"`) {
+		t.Errorf("a stateless one: %+v", a)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// places bounds concurrent requests. A principal with a name gets a quarter of them at the most, so that some remain for others.
+// places bounds concurrent requests. A principal with a name gets a quarter at the most, so that some remain for others.
 type places struct {
 	all  *semaphore.Weighted
 	each int

@@ -17,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -71,9 +72,8 @@ func TestEachIsServedByTheirSite(t *testing.T) {
 				t.Errorf("%q: %d %s", shown, a.status, a.body)
 			}
 		}
-		if a := f.do(f.request(http.MethodGet, "/metrics", "", headers{"Authorization": "Bearer token-of-alice"})); a.status != http.StatusNotFound {
-			t.Errorf("what is the user's alone: %+v", a)
-		}
+		a := f.do(f.request(http.MethodGet, "/metrics", "", headers{"Authorization": "Bearer token-of-alice"}))
+		should.Hold(t, a.status == http.StatusNotFound, "what is the user's alone: %+v", a)
 	})
 }
 
@@ -87,18 +87,15 @@ func TestAnothersSessionIsNotThere(t *testing.T) {
 		}
 		begun := begin("token-of-alice")
 		session := begun.header.Get(headerSession)
-		if session == "" || !strings.Contains(begun.body, `"name":"alice"`) {
-			t.Fatalf("got %+v", begun)
-		}
+		must.Hold(t, session != "" && strings.Contains(begun.body, `"name":"alice"`), "got %+v", begun)
 		for _, shown := range []string{"token-of-bob", token} {
 			for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 				a := f.do(f.request(method, Path, ping, headers{"Authorization": "Bearer " + shown, headerSession: session, "Accept": "text/event-stream, application/json"}))
 				should.Equal(t, a.status, http.StatusNotFound, "%s with %s: %+v", method, shown, a)
 			}
 		}
-		if a := f.do(f.request(http.MethodPost, Path, ping, headers{"Authorization": "Bearer token-of-alice", headerSession: session})); a.status != http.StatusOK {
-			t.Errorf("its own: %+v", a)
-		}
+		a := f.do(f.request(http.MethodPost, Path, ping, headers{"Authorization": "Bearer token-of-alice", headerSession: session}))
+		should.Hold(t, a.status == http.StatusOK, "its own: %+v", a)
 	})
 }
 
@@ -116,19 +113,14 @@ func TestAPrincipalLeavesPlacesForOthers(t *testing.T) {
 		}
 	}
 	bob := p.take(t.Context(), of("bob"))
-	if len(back) != 2 || bob == nil {
-		t.Errorf("alice has %d of 8 places, and bob one: %v", len(back), bob != nil)
-	}
+	should.Hold(t, len(back) == 2 && bob != nil, "alice has %d of 8 places, and bob one: %v", len(back), bob != nil)
 	back[0]()
-	if p.take(t.Context(), of("alice")) == nil {
-		t.Error("what alice has given back she does not get again")
-	}
+	should.Hold(t, p.take(t.Context(), of("alice")) != nil, "what alice has given back she does not get again")
 	for range 8 {
 		p.try(of(""))
 	}
-	if bob(); p.try(of("")) == nil || p.try(of("")) != nil {
-		t.Error("there are more places than eight, or fewer")
-	}
+	bob()
+	should.Hold(t, p.try(of("")) != nil && p.try(of("")) == nil, "there are more places than eight, or fewer")
 }
 
 // Who is not known any more loses the streams that are open.
@@ -283,9 +275,7 @@ func TestAClientEndsWhereItIsServed(t *testing.T) {
 		c.stateless(now, "alone")
 		for _, n := range []*client{session, alone} {
 			c.remove(n)
-			if where := <-ended; where != "now" {
-				t.Errorf("%s has ended where it was served %s", n.name, where)
-			}
+			should.Equal(t, <-ended, "now", "%s has ended where it was served", n.name)
 		}
 	})
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// maxQueuedEvents is the number of unsent events of a reply beyond which the newest replace one another.
+// maxQueuedEvents is the number of a reply's unsent events beyond which the newest replace one another.
 const maxQueuedEvents = 1024
 
-// reply answers a request: with one JSON message, or with a stream of events from begin or the first event on, or when it was
-// silent for web.KeepAliveTime, where the client accepts one. A goroutine of its own writes a stream, so that a client that does
-// not read keeps nobody waiting.
+// reply answers a request: with one JSON message, or with an event stream from begin or the first event on, or when it was
+// silent for web.KeepAliveTime, where the client accepts one. Its own goroutine writes a stream, so that a client that does
+// not read keeps no caller waiting.
 type reply struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -45,7 +45,7 @@ func newReply(w http.ResponseWriter, r *http.Request, failed func()) *reply {
 	return p
 }
 
-// accepts reports whether the client takes a type of content; one that says nothing takes JSON.
+// accepts reports whether the client takes a content type; one that does not say takes JSON.
 func accepts(r *http.Request, kind string) bool {
 	for _, part := range strings.Split(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		accepted, params, err := mime.ParseMediaType(part)
@@ -56,7 +56,6 @@ func accepts(r *http.Request, kind string) bool {
 	return false
 }
 
-// begin makes the reply a stream.
 func (p *reply) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +72,7 @@ func (p *reply) start() {
 	}
 }
 
-// event sends a message on the stream. It never waits, and does nothing after finish and where no stream is accepted.
+// event sends a message on the stream. It never waits, and has no effect after finish and where no stream is accepted.
 func (p *reply) event(line []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,8 +95,7 @@ func (p *reply) signal() {
 	}
 }
 
-// finish sends the answer, if there is one, and returns when all is written. status is for an answer that is not on a
-// stream.
+// finish sends the answer, if there is one, and returns when all is written. status is for an answer that is not on a stream.
 func (p *reply) finish(status int, line []byte) {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -122,7 +120,7 @@ func (p *reply) finish(status int, line []byte) {
 	_, _ = p.w.Write(line)
 }
 
-// drop sends nothing more: the request was cancelled.
+// drop stops sending: the request was cancelled.
 func (p *reply) drop() {
 	p.mu.Lock()
 	p.queue = nil

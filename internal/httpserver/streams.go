@@ -1,4 +1,4 @@
-// Streams of events that clients keep open, and their subscriptions.
+// Event streams that clients keep open, and their subscriptions.
 
 package httpserver
 
@@ -6,21 +6,31 @@ import (
 	"context"
 	"crypto/rand"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// openStream takes a place among the open streams and reports whether there was one; release gives it back.
+// isStream reports whether what a request is answered with lasts: an event stream, or one of the Connect protocol.
+// An MCP message shows only later that it asks for one.
+func isStream(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), web.TypeEvents) || strings.HasPrefix(r.Header.Get("Content-Type"), "application/connect+")
+}
+
+// openStream takes a place among the open streams, in place of the request's room, and reports whether there was one; release gives it back.
 func (s *Server) openStream(w http.ResponseWriter, r *http.Request) (release func(), ok bool) {
 	if release = s.streams.try(r); release == nil {
 		s.busy(w, r)
+		return nil, false
 	}
-	return release, release != nil
+	room.Fit(r.Context(), 0)
+	return release, true
 }
 
 // endWith ends ctx with the server, with the client's session and with the Site.
@@ -82,7 +92,7 @@ func (s *Server) sendOn(stream *reply, subscription *rpc.ID) func(mcp.JSONRPCNot
 			}
 			n.Params.Meta = meta // a copy: a broadcast shares the map
 		}
-		if line, err := rpc.EncodeNotification(n, s.opts.MaxAnswerBytes); err == nil {
+		if line, err := rpc.EncodeNotification(n, rpc.UsualMessageBytes); err == nil {
 			stream.event(line)
 		}
 	}
@@ -130,7 +140,7 @@ func (x *post) subscribe(ctx context.Context, call *rpc.Call, cancel context.Can
 	if err := m.RegisterSession(ctx, heard); err != nil {
 		s.opts.Logger.Error("register a stream", "error", err) // not reached: the name is new
 	}
-	line, code := rpc.Respond(m.WithContext(rpc.WithCall(ctx, call), heard), m, call, s.opts.MaxAnswerBytes, s.opts.Logger)
+	line, code := rpc.Respond(m.WithContext(rpc.WithCall(ctx, call), heard), m, call, rpc.UsualMessageBytes, s.opts.Logger)
 	m.UnregisterSession(ctx, heard.id)
 	heard.End()
 	if ctx.Err() != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// minToken is the least length of a token, in bytes.
+// minToken is a token's least length, in bytes.
 const minToken = 16
 
 // OwnToken returns the token in a file that only this user can read, and makes both if there are none. A file that
-// somebody else can read or change is an error.
+// others can read or change is an error.
 func OwnToken(path string) (string, error) {
 	token, err := readOwn(path)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -23,7 +23,6 @@ var errChanged = errors.New("was changed by another program meanwhile")
 type file struct {
 	path   string // the client's path
 	target string // the end of its links
-	link   string // the link's content, if the file is a link itself
 	exists bool
 	mode   fs.FileMode
 	info   fs.FileInfo
@@ -44,7 +43,6 @@ func readFile(path string) (file, error) {
 		return f, err
 	}
 	f.target = target
-	f.link, _ = os.Readlink(path)
 	if f.info, err = os.Stat(target); err != nil {
 		return f, err
 	}
@@ -118,25 +116,9 @@ func (f file) put(path string, text []byte, mode fs.FileMode, still func() bool)
 	return os.Rename(temp.Name(), path)
 }
 
-// anyway agrees, whatever became of the file.
-func anyway() bool { return true }
-
-// restore puts the file back as read, whatever became of it.
-func (f file) restore() error {
-	if err := f.put(f.target, f.text, f.mode, anyway); err != nil {
-		return err
-	}
-	if link, _ := os.Readlink(f.path); link == f.link {
-		return nil
-	}
-	_ = os.Remove(f.path) // it may be gone
-	return os.Symlink(f.link, f.path)
-}
-
 // folderMode lets readers enter.
 func folderMode(mode fs.FileMode) fs.FileMode { return mode | mode&0o444>>2 }
 
-// isAsItWas reports whether the file is still as read.
 func (f file) isAsItWas() bool {
 	now, err := os.ReadFile(f.target)
 	if !f.exists {
@@ -161,7 +143,7 @@ func (f file) backUp(after []byte, hadServer bool) (string, error) {
 		return f.backupOf(after), nil
 	}
 	name := f.backupOf(after)
-	if err := f.put(name, f.text, f.mode, anyway); err != nil {
+	if err := f.put(name, f.text, f.mode, func() bool { return true }); err != nil {
 		return "", fmt.Errorf("no backup of %s can be kept: %w", f.path, err)
 	}
 	return name, nil

@@ -54,7 +54,6 @@ var errUnsafe = errors.New("is written in a way in which it cannot be changed wi
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// parse returns the values of a text.
 func (f format) parse(text []byte) (map[string]any, error) {
 	return f.values(bytes.TrimPrefix(text, byteOrderMark))
 }
@@ -76,7 +75,6 @@ func (f format) edit(text []byte, values map[string]any, at address, change func
 	return changed, at.entries(after)[at.name], nil
 }
 
-// with returns the text with the entry in it.
 func (f format) with(text []byte, values map[string]any, at address, entry fields) ([]byte, error) {
 	whole := entry.over(at.entries(values)[at.name])
 	changed, now, err := f.edit(text, values, at, func(body []byte) ([]byte, error) { return f.put(body, at, whole) })
@@ -131,7 +129,6 @@ func (a address) without(values map[string]any) map[string]any {
 	return rest
 }
 
-// lineEnd returns the line end of a text.
 func lineEnd(text []byte) string {
 	if i := bytes.IndexByte(text, '\n'); i > 0 && text[i-1] == '\r' {
 		return "\r\n"
@@ -139,7 +136,6 @@ func lineEnd(text []byte) string {
 	return "\n"
 }
 
-// inLines returns a text with the line ends of another.
 func inLines(text string, like []byte) string {
 	return strings.ReplaceAll(text, "\n", lineEnd(like))
 }

@@ -5,7 +5,6 @@ package install
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -31,8 +30,6 @@ type Options struct {
 	Server Server
 	// Force writes for a client that is not found, too.
 	Force bool
-	// EditFile edits the file even if the client offers a command.
-	EditFile bool
 	// DryRun changes nothing.
 	DryRun bool
 }
@@ -56,14 +53,10 @@ type Outcome struct {
 	Done   Done
 	// Backup holds the old file; "": there was no file, or the file is again as its backup.
 	Backup string
-	// Command is the client's own command of the change, with its program; nil: the file was edited.
-	Command []string
 	// Diff is the change, as a unified diff.
 	Diff []byte
 	// Others are other names of this server in the file.
 	Others []string
-	// Note is a further message.
-	Note string
 }
 
 // ThisSystem returns the system that the program runs on.
@@ -71,25 +64,19 @@ func ThisSystem(home string) System {
 	return System{OS: runtime.GOOS, Home: home, Env: os.Getenv}
 }
 
-// Target is a file of a client, existing or not.
-type Target struct {
-	File  string
-	first bool // the client's own command writes it
-}
-
 // Found returns the client's files on this machine; none: it is not found.
-func (o Options) Found(c *Client) []Target {
+func (o Options) Found(c *Client) []string {
 	if o.Scope == Project {
 		return nil
 	}
-	var found []Target
-	for i, p := range o.places(c) {
+	var found []string
+	for _, p := range o.places(c) {
 		if p.isThere() {
-			found = append(found, Target{File: p.file(), first: i == 0})
+			found = append(found, p.file())
 		}
 	}
 	if len(found) == 0 && c.isOnMachine(o.System) {
-		return []Target{{File: o.places(c)[0].file(), first: true}}
+		return []string{o.places(c)[0].file()}
 	}
 	return found
 }
@@ -97,7 +84,7 @@ func (o Options) Found(c *Client) []Target {
 // places returns those of the user's configuration, with every * resolved.
 func (o Options) places(c *Client) []place {
 	var places []place
-	for _, p := range c.user(o.System) {
+	for _, p := range o.System.places(c) {
 		if !strings.Contains(p.root, "*") {
 			places = append(places, p)
 			continue
@@ -111,11 +98,7 @@ func (o Options) places(c *Client) []place {
 }
 
 func (p place) isThere() bool {
-	signs := p.signs
-	if len(signs) == 0 {
-		signs = []string{p.root}
-	}
-	return slices.ContainsFunc(signs, exists)
+	return slices.ContainsFunc(p.signs, exists) || exists(p.file()) || len(p.signs) == 0 && exists(p.root)
 }
 
 func exists(path string) bool {
@@ -141,20 +124,19 @@ func (c *Client) isOnMachine(s System) bool {
 	return s.OS == "darwin" && c.app != "" && (exists("/Applications/"+c.app) || exists(s.home("Applications", c.app)))
 }
 
-// targets returns the files to write.
-func (o Options) targets(c *Client) ([]Target, error) {
+func (o Options) targets(c *Client) ([]string, error) {
 	if o.Scope == Project {
 		if c.project == "" {
 			return nil, errors.New("it has no configuration for one project; leave --scope project out")
 		}
-		return []Target{{File: filepath.Join(o.Dir, filepath.FromSlash(c.project)), first: true}}, nil
+		return []string{filepath.Join(o.Dir, filepath.FromSlash(c.project))}, nil
 	}
 	if found := o.Found(c); len(found) > 0 {
 		return found, nil
 	}
 	first := o.places(c)[0]
-	if o.Force {
-		return []Target{{File: first.file(), first: true}}, nil
+	if o.Force || o.DryRun {
+		return []string{first.file()}, nil
 	}
 	what := "there is no " + first.root
 	if c.program != "" {
@@ -166,17 +148,12 @@ func (o Options) targets(c *Client) ([]Target, error) {
 // Files returns the files that an installation writes; for a client that is not found, those that it would use.
 func (o Options) Files(c *Client) ([]string, error) {
 	o.Force = true
-	targets, err := o.targets(c)
-	files := make([]string, len(targets))
-	for i, t := range targets {
-		files[i] = t.File
-	}
-	return files, err
+	return o.targets(c)
 }
 
 // State reports in words whether the server is in a file.
-func (o Options) State(c *Client, t Target) string {
-	f, err := readFile(t.File)
+func (o Options) State(c *Client, path string) string {
+	f, err := readFile(path)
 	if err != nil {
 		return err.Error()
 	}
@@ -194,14 +171,14 @@ func (o Options) State(c *Client, t Target) string {
 func (o Options) address(c *Client) address { return address{key: c.key, name: o.Name, list: c.list} }
 
 // Install writes the server into the files of a client. With an error it returns the outcomes before it.
-func (o Options) Install(ctx context.Context, c *Client) ([]Outcome, error) {
+func (o Options) Install(c *Client) ([]Outcome, error) {
 	targets, err := o.targets(c)
 	if err != nil {
 		return nil, err
 	}
 	var outcomes []Outcome
-	for _, t := range targets {
-		outcome, err := settled(t.File, c, func() (Outcome, error) { return o.installIn(ctx, c, t) })
+	for _, path := range targets {
+		outcome, err := settled(path, c, func() (Outcome, error) { return o.installIn(c, path) })
 		if err != nil {
 			return outcomes, err
 		}
@@ -241,9 +218,9 @@ func (o Options) addByHand(c *Client) string {
 	return "add by hand what belongs into it:\n" + o.Snippet(c)
 }
 
-func (o Options) installIn(ctx context.Context, c *Client, t Target) (Outcome, error) {
-	outcome := Outcome{Client: c, File: t.File}
-	f, err := readFile(t.File)
+func (o Options) installIn(c *Client, path string) (Outcome, error) {
+	outcome := Outcome{Client: c, File: path}
+	f, err := readFile(path)
 	if err != nil {
 		return outcome, err
 	}
@@ -254,7 +231,7 @@ func (o Options) installIn(ctx context.Context, c *Client, t Target) (Outcome, e
 	at, entry := o.address(c), c.entry(o.Name, o.Server)
 	values, err := c.format.parse(text)
 	if err != nil {
-		return outcome, explain(t.File, err, o.addByHand(c))
+		return outcome, explain(path, err, o.addByHand(c))
 	}
 	entries := at.entries(values)
 	outcome.Others = others(entries, o.Name, o.Server.Command)
@@ -265,7 +242,7 @@ func (o Options) installIn(ctx context.Context, c *Client, t Target) (Outcome, e
 	}
 	after, err := c.format.with(text, values, at, entry)
 	if err != nil {
-		return outcome, explain(t.File, err, o.addByHand(c))
+		return outcome, explain(path, err, o.addByHand(c))
 	}
 	if err := f.checkWritable(); err != nil {
 		return outcome, err
@@ -275,17 +252,11 @@ func (o Options) installIn(ctx context.Context, c *Client, t Target) (Outcome, e
 		outcome.Done = Updated
 	}
 	outcome.Diff = changes(f, after)
-	if t.first && !there {
-		outcome.Command = o.command(c)
-	}
 	if o.DryRun {
 		return outcome, nil
 	}
 	if outcome.Backup, err = f.backUp(after, there); err != nil {
 		return outcome, err
-	}
-	if outcome.Command != nil {
-		return o.installByCommand(ctx, outcome, t, f)
 	}
 	if err := f.write(after, o.newMode()); err != nil {
 		if outcome.Backup != "" && !there {
@@ -327,7 +298,6 @@ func others(entries map[string]any, name, command string) []string {
 	return names
 }
 
-// startedBy returns the program that an entry starts.
 func startedBy(entry any) string {
 	m, _ := entry.(map[string]any)
 	for _, key := range []string{"command", "cmd"} {
@@ -429,7 +399,13 @@ func (o Options) uninstallFrom(c *Client, path string) (Outcome, error) {
 		if !f.isAsItWas() {
 			return outcome, errChanged
 		}
-		return outcome, os.Remove(f.target)
+		if err := os.Remove(f.target); err != nil {
+			return outcome, err
+		}
+		for dir := filepath.Dir(f.target); dir != o.System.Home && dir != o.Dir && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+			continue // an empty folder, which Install may have made
+		}
+		return outcome, nil
 	}
 	if err := f.write(after, f.mode); err != nil {
 		return outcome, err

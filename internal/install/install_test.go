@@ -2,12 +2,14 @@ package install
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
@@ -24,7 +26,7 @@ func machine(t *testing.T) Options {
 	home := t.TempDir()
 	return Options{
 		System: System{OS: "linux", Home: home, Env: func(string) string { return "" }}, Dir: t.TempDir(),
-		Scope: User, Name: "code-sandbox", Server: Server{Command: serverPath}, EditFile: true,
+		Scope: User, Name: "code-sandbox", Server: Server{Command: serverPath},
 	}
 }
 
@@ -32,8 +34,7 @@ func machine(t *testing.T) Options {
 func give(t *testing.T, o Options, c *Client, text []byte) string {
 	t.Helper()
 	o.Force = true
-	files, err := o.Files(c)
-	must.OK(t, err)
+	files := must.Get(o.Files(c))(t)
 	must.OK(t, os.MkdirAll(filepath.Dir(files[0]), 0o755))
 	must.OK(t, os.WriteFile(files[0], text, 0o640))
 	return files[0]
@@ -41,15 +42,13 @@ func give(t *testing.T, o Options, c *Client, text []byte) string {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(path))(t)
 	return text
 }
 
 func client(t *testing.T, name string) *Client {
 	t.Helper()
-	c, err := Find(name)
-	must.OK(t, err)
+	c := must.Get(Find(name))(t)
 	return c
 }
 
@@ -59,26 +58,21 @@ func golden(t *testing.T, path string, got []byte) {
 		must.OK(t, os.WriteFile(path, got, 0o644))
 		return
 	}
-	if want := read(t, path); !bytes.Equal(got, want) {
-		t.Errorf("%s: -update rewrites it\ngot:\n%s\nwant:\n%s", path, got, want)
-	}
+	want := read(t, path)
+	should.Hold(t, bytes.Equal(got, want), "%s: -update rewrites it\ngot:\n%s\nwant:\n%s", path, got, want)
 }
 
 func mustInstall(t *testing.T, o Options, c *Client) Outcome {
 	t.Helper()
-	outcomes, err := o.Install(t.Context(), c)
-	if err != nil || len(outcomes) != 1 {
-		t.Fatalf("install: %v, %d files", err, len(outcomes))
-	}
+	outcomes, err := o.Install(c)
+	must.Hold(t, err == nil && len(outcomes) == 1, "install: %v, %d files", err, len(outcomes))
 	return outcomes[0]
 }
 
 func mustUninstall(t *testing.T, o Options, c *Client) Outcome {
 	t.Helper()
 	outcomes, err := o.Uninstall(c)
-	if err != nil || len(outcomes) != 1 {
-		t.Fatalf("uninstall: %v, %d files", err, len(outcomes))
-	}
+	must.Hold(t, err == nil && len(outcomes) == 1, "uninstall: %v, %d files", err, len(outcomes))
 	return outcomes[0]
 }
 
@@ -100,16 +94,14 @@ func TestEveryClientsConfigurationKeepsEveryByte(t *testing.T) {
 			if added.Done != Added || added.File != path || len(added.Diff) == 0 || !bytes.Equal(read(t, added.Backup), before) {
 				t.Errorf("install: %+v", added)
 			}
-			if again := mustInstall(t, o, c); again.Done != Present || again.Backup != "" || !bytes.Equal(read(t, path), after) {
-				t.Errorf("a second time: %+v", again)
-			}
+			again := mustInstall(t, o, c)
+			should.Hold(t, again.Done == Present && again.Backup == "" && bytes.Equal(read(t, path), after), "a second time: %+v", again)
 			if info, _ := os.Stat(path); info.Mode().Perm() != 0o640 {
 				t.Errorf("the mode is %v", info.Mode())
 			}
 
-			if removed := mustUninstall(t, o, c); removed.Done != Removed || !bytes.Equal(read(t, path), before) {
-				t.Errorf("uninstall: %s", removed.Diff)
-			}
+			removed := mustUninstall(t, o, c)
+			should.Hold(t, removed.Done == Removed && bytes.Equal(read(t, path), before), "uninstall: %s", removed.Diff)
 			wantOnly(t, path)
 
 			mustInstall(t, o, c)
@@ -118,9 +110,8 @@ func TestEveryClientsConfigurationKeepsEveryByte(t *testing.T) {
 			if left := read(t, path); !bytes.Equal(unspaced(left), unspaced(before)) && !c.addsKeyTo(t, before) {
 				t.Errorf("uninstall without the backup leaves\n%s", left)
 			}
-			if again := mustUninstall(t, o, c); again.Done != Absent {
-				t.Errorf("uninstall a second time: %+v", again)
-			}
+			again = mustUninstall(t, o, c)
+			should.Hold(t, again.Done == Absent, "uninstall a second time: %+v", again)
 		})
 	}
 }
@@ -130,15 +121,13 @@ func unspaced(text []byte) []byte { return bytes.Join(bytes.Fields(text), nil) }
 
 // addsKeyTo reports whether a text has no servers at all, so that what is left without a backup has an empty key.
 func (c *Client) addsKeyTo(t *testing.T, text []byte) bool {
-	values, err := c.format.parse(text)
-	must.OK(t, err)
+	values := must.Get(c.format.parse(text))(t)
 	return address{key: c.key, list: c.list}.entries(values) == nil
 }
 
 func wantOnly(t *testing.T, path string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(path))
-	must.OK(t, err)
+	entries := must.Get(os.ReadDir(filepath.Dir(path)))(t)
 	for _, e := range entries {
 		should.Equal(t, e.Name(), filepath.Base(path), "is left")
 	}
@@ -176,13 +165,11 @@ func TestAnUpdateKeepsWhatTheUserHasSet(t *testing.T) {
 			o, cl := machine(t), client(t, c.client)
 			path := give(t, o, cl, []byte(c.before))
 			o.Server.Args = []string{"--images", "off"}
-			if outcome := mustInstall(t, o, cl); outcome.Done != Updated {
-				t.Errorf("%+v", outcome)
-			}
+			outcome := mustInstall(t, o, cl)
+			should.Hold(t, outcome.Done == Updated, "%+v", outcome)
 			should.Equal(t, string(read(t, path)), c.after)
-			if outcome := mustInstall(t, o, cl); outcome.Done != Present {
-				t.Errorf("a second time: %+v\n%s", outcome, outcome.Diff)
-			}
+			outcome = mustInstall(t, o, cl)
+			should.Hold(t, outcome.Done == Present, "a second time: %+v\n%s", outcome, outcome.Diff)
 		})
 	}
 }
@@ -196,9 +183,8 @@ func TestAfterAnUpdateUninstallStillFindsTheFirstBackup(t *testing.T) {
 		mustInstall(t, o, c)
 	}
 	mustUninstall(t, o, c)
-	if got := read(t, path); !bytes.Equal(got, before) {
-		t.Errorf("%s", got)
-	}
+	got := read(t, path)
+	should.Hold(t, bytes.Equal(got, before), "%s", got)
 }
 
 // A backup from before one server may be from before another, too.
@@ -235,9 +221,7 @@ func TestAFileThatWasNotThereIsGoneAgain(t *testing.T) {
 		o, c := machine(t), client(t, name)
 		o.Force = true
 		outcome := mustInstall(t, o, c)
-		if outcome.Backup != "" || !exists(outcome.File) {
-			t.Errorf("%s: %+v", name, outcome)
-		}
+		should.Hold(t, outcome.Backup == "" && exists(outcome.File), "%s: %+v", name, outcome)
 		if info, err := os.Stat(outcome.File); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: a new file has mode %v (%v)", name, info.Mode(), err)
 		}
@@ -245,6 +229,8 @@ func TestAFileThatWasNotThereIsGoneAgain(t *testing.T) {
 		if exists(outcome.File) {
 			t.Errorf("%s: %s is left:\n%s", name, outcome.File, read(t, outcome.File))
 		}
+		left, err := os.ReadDir(o.System.Home)
+		should.Hold(t, err == nil && len(left) == 0, "%s: folders are left: %v, %v", name, left, err)
 	}
 }
 
@@ -283,9 +269,8 @@ func TestYAMLLayouts(t *testing.T) {
 			o, continued := machine(t), client(t, "continue")
 			path := give(t, o, continued, []byte(c.before))
 			mustInstall(t, o, continued)
-			if got, want := string(read(t, path)), strings.ReplaceAll(c.after, ": C\n", ": "+serverPath+"\n"); strings.TrimSuffix(got, "\n") != strings.TrimSuffix(want, "\n") {
-				t.Errorf("got:\n%s\nwant:\n%s", got, want)
-			}
+			got, want := string(read(t, path)), strings.ReplaceAll(c.after, ": C\n", ": "+serverPath+"\n")
+			should.Hold(t, strings.TrimSuffix(got, "\n") == strings.TrimSuffix(want, "\n"), "got:\n%s\nwant:\n%s", got, want)
 			mustUninstall(t, o, continued)
 			should.Equal(t, string(read(t, path)), c.before, "uninstall leaves")
 		})
@@ -316,7 +301,7 @@ func TestWhatCannotBeChangedIsLeftAlone(t *testing.T) {
 		t.Run(c.client+" "+c.text, func(t *testing.T) {
 			o, cl := machine(t), client(t, c.client)
 			path := give(t, o, cl, []byte(c.text))
-			_, err := o.Install(t.Context(), cl)
+			_, err := o.Install(cl)
 			if err == nil || !strings.HasPrefix(err.Error(), path+c.where) || !strings.Contains(err.Error(), c.why) || !strings.Contains(err.Error(), serverPath) {
 				t.Errorf("%v", err)
 			}
@@ -359,12 +344,10 @@ func TestFilesThatAreRefused(t *testing.T) {
 			path := give(t, o, cursor, []byte("{}\n"))
 			c.change(t, path)
 			before, _ := os.ReadFile(path)
-			if _, err := o.Install(t.Context(), cursor); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.why) {
-				t.Errorf("%v", err)
-			}
-			if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
-				t.Error("it was changed")
-			}
+			_, err := o.Install(cursor)
+			should.Hold(t, err != nil && strings.Contains(err.Error(), path) && strings.Contains(err.Error(), c.why), "%v", err)
+			after, _ := os.ReadFile(path)
+			should.Hold(t, bytes.Equal(before, after), "it was changed")
 			wantOnly(t, path)
 		})
 	}
@@ -378,13 +361,11 @@ func TestALinkStaysALink(t *testing.T) {
 	must.OK(t, os.WriteFile(target, []byte("{}\n"), 0o644))
 	must.OK(t, os.Symlink(target, path))
 	mustInstall(t, o, c)
-	if to, err := os.Readlink(path); err != nil || to != target || !bytes.Contains(read(t, target), []byte(serverPath)) {
-		t.Errorf("%s, %v", to, err)
-	}
+	to, err := os.Readlink(path)
+	should.Hold(t, err == nil && to == target && bytes.Contains(read(t, target), []byte(serverPath)), "%s, %v", to, err)
 	mustUninstall(t, o, c)
-	if to, err := os.Readlink(path); err != nil || to != target || string(read(t, target)) != "{}\n" {
-		t.Errorf("%s, %v", to, err)
-	}
+	to, err = os.Readlink(path)
+	should.Hold(t, err == nil && to == target && string(read(t, target)) == "{}\n", "%s, %v", to, err)
 }
 
 func TestAChangeByAnotherProgramIsNotLost(t *testing.T) {
@@ -399,21 +380,24 @@ func TestAChangeByAnotherProgramIsNotLost(t *testing.T) {
 
 	tries := 0
 	_, err = settled(path, client(t, "cursor"), func() (Outcome, error) { tries++; return Outcome{}, errChanged })
-	if tries != attempts || err == nil || !strings.Contains(err.Error(), "end Cursor and try again") {
-		t.Errorf("%d attempts: %v", tries, err)
-	}
+	should.Hold(t, tries == attempts && err != nil && strings.Contains(err.Error(), "end Cursor and try again"),
+		"%d attempts: %v", tries, err)
 }
 
 func TestAClientThatIsNotHere(t *testing.T) {
 	o, c := machine(t), client(t, "zed")
-	_, err := o.Install(t.Context(), c)
+	_, err := o.Install(c)
 	if err == nil || !strings.Contains(err.Error(), "not found on this machine: there is no "+o.System.Home) || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("%v", err)
 	}
-	must.OK(t, os.MkdirAll(filepath.Join(o.System.Home, ".config", "zed"), 0o700))
-	if outcome := mustInstall(t, o, c); outcome.Done != Added {
+	would := o
+	would.DryRun = true
+	if outcome := mustInstall(t, would, c); outcome.Done != Added || exists(outcome.File) {
 		t.Errorf("%+v", outcome)
 	}
+	must.OK(t, os.MkdirAll(filepath.Join(o.System.Home, ".config", "zed"), 0o700))
+	outcome := mustInstall(t, o, c)
+	should.Hold(t, outcome.Done == Added, "%+v", outcome)
 }
 
 func TestAllPlacesOfAClientAreWritten(t *testing.T) {
@@ -421,27 +405,22 @@ func TestAllPlacesOfAClientAreWritten(t *testing.T) {
 	for _, editor := range []string{"Code", "Cursor"} {
 		must.OK(t, os.MkdirAll(filepath.Join(o.System.Home, ".config", editor, "User/globalStorage/saoudrizwan.claude-dev"), 0o700))
 	}
-	outcomes, err := o.Install(t.Context(), c)
-	if err != nil || len(outcomes) != 2 {
-		t.Fatalf("%v %+v", err, outcomes)
-	}
-	if outcomes, err = o.Uninstall(c); err != nil || len(outcomes) != 2 {
-		t.Fatalf("%v %+v", err, outcomes)
-	}
+	outcomes, err := o.Install(c)
+	must.Hold(t, err == nil && len(outcomes) == 2, "%v %+v", err, outcomes)
+	outcomes, err = o.Uninstall(c)
+	must.Hold(t, err == nil && len(outcomes) == 2, "%v %+v", err, outcomes)
 }
 
 func TestProjects(t *testing.T) {
 	for _, name := range Names() {
 		o, c := machine(t), client(t, name)
 		o.Scope = Project
-		outcomes, err := o.Install(t.Context(), c)
+		outcomes, err := o.Install(c)
 		if c.project == "" {
 			should.Fail(t, err, "no configuration for one project", "%s", name)
 			continue
 		}
-		if err != nil || outcomes[0].File != filepath.Join(o.Dir, c.project) {
-			t.Errorf("%s: %v %+v", name, err, outcomes)
-		}
+		should.Hold(t, err == nil && outcomes[0].File == filepath.Join(o.Dir, c.project), "%s: %v %+v", name, err, outcomes)
 	}
 }
 
@@ -455,9 +434,8 @@ func TestOtherNamesOfTheServerAreTold(t *testing.T) {
 	} {
 		o, c := machine(t), client(t, name)
 		give(t, o, c, []byte(text))
-		if outcome := mustInstall(t, o, c); len(outcome.Others) != 1 || outcome.Others[0] != "sandbox" {
-			t.Errorf("%s: %+v", name, outcome)
-		}
+		outcome := mustInstall(t, o, c)
+		should.Hold(t, len(outcome.Others) == 1 && outcome.Others[0] == "sandbox", "%s: %+v", name, outcome)
 	}
 }
 
@@ -474,9 +452,8 @@ func TestADryRunChangesNothing(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for name, want := range map[string]string{"Claude Desktop": "claude-desktop", "windsurf": "devin", "LM_Studio": "lmstudio", "VS Code": "vscode"} {
-		if c, err := Find(name); err != nil || c.Name != want {
-			t.Errorf("%s: %v", name, err)
-		}
+		c, err := Find(name)
+		should.Hold(t, err == nil && c.Name == want, "%s: %v", name, err)
 	}
 	for _, name := range []string{"emacs", "claude"} { // the second may be either of two
 		should.Fail(t, should.ErrOf(Find(name)), `"`+name+`"; there are claude-desktop, claude-code, `)
@@ -484,14 +461,11 @@ func TestNames(t *testing.T) {
 	seen := map[string]string{}
 	for _, c := range clients {
 		for _, name := range append([]string{c.Name}, c.aliases...) {
-			if other, ok := seen[simple(name)]; ok && other != c.Name {
-				t.Errorf("%s is a name of %s and of %s", name, other, c.Name)
-			}
+			other, ok := seen[simple(name)]
+			should.Hold(t, !ok || other == c.Name, "%s is a name of %s and of %s", name, other, c.Name)
 			seen[simple(name)] = c.Name
 		}
-		if c.next == "" || c.entry == nil || c.key == "" {
-			t.Errorf("%s has a gap in its row", c.Name)
-		}
+		should.Hold(t, c.next != "" && c.entry != nil && c.key != "", "%s has a gap in its row", c.Name)
 	}
 }
 
@@ -510,12 +484,9 @@ func TestTheTable(t *testing.T) {
 	} {
 		fmt.Fprintf(&b, "# %s, home %s, XDG_CONFIG_HOME %q\n", system.OS, system.Home, system.Env("XDG_CONFIG_HOME"))
 		for _, c := range clients {
-			for _, p := range c.user(system) {
+			for _, p := range system.places(&c) {
 				for _, file := range p.files {
-					if p.root != "" {
-						file = system.join(p.root, file)
-					}
-					fmt.Fprintf(&b, "%-15s %s\n", c.Name, file)
+					fmt.Fprintf(&b, "%-15s %s\n", c.Name, strings.TrimSuffix(system.join(append([]string{p.root}, strings.Split(file, "/")...)...), `\`))
 				}
 			}
 		}
@@ -527,9 +498,92 @@ func TestTheTable(t *testing.T) {
 		if link := o.Link(&c); link != "" {
 			fmt.Fprintf(&b, "%s\n", link)
 		}
-		if c.command != nil {
-			fmt.Fprintf(&b, "%s %q\n", c.program, c.command(o.Name, o.Server, User))
-		}
 	}
 	golden(t, filepath.Join("testdata", "table.txt"), []byte(b.String()))
+}
+
+// The editors are fed with anything. What they take has to keep every byte that is not blank, and to mean the same
+// without the server's entry, as the format's own parser reads it; taking the entry out again must bring that meaning
+// back. What they cannot change so they have to refuse.
+func fuzzEditor(f *testing.F, clientName string, seeds ...string) {
+	c := must.Get(Find(clientName))(f)
+	names, err := filepath.Glob(filepath.Join("testdata", "configurations", "*", "*"))
+	must.Hold(f, err == nil && len(names) != 0, "%v %v", err, names)
+	for _, name := range names {
+		text := must.Get(os.ReadFile(name))(f)
+		f.Add(text)
+	}
+	for _, seed := range seeds {
+		f.Add([]byte(seed))
+	}
+	at := address{key: c.key, name: "code-sandbox", list: c.list}
+	entry := c.entry(at.name, Server{Command: serverPath, Args: []string{"--a", "off"}, Env: []Variable{{"A", "1"}}})
+	other := c.entry(at.name, Server{Command: "/x"})
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if !utf8.Valid(text) {
+			t.Skip()
+		}
+		values, err := c.format.parse(text)
+		if err != nil {
+			return
+		}
+		before := at.entries(values)
+		with := func(text []byte, entry fields) ([]byte, error) {
+			values, err := c.format.parse(text)
+			must.Hold(t, err == nil, "what was written is not read: %v\n%q", err, text)
+			return c.format.with(text, values, at, entry)
+		}
+		after, err := with(text, entry)
+		if err != nil {
+			return
+		}
+		should.Hold(t, len(before) == 0 || before[at.name] != nil || isSubsequence(text, after), "bytes are lost:\n%q\n%q", text, after)
+		if again, err := with(after, entry); !errors.Is(err, errUnsafe) && !bytes.Equal(again, after) {
+			t.Errorf("a second time: %v\n%q\n%q", err, after, again)
+		}
+		updated, err := with(after, other)
+		should.Hold(t, err == nil || errors.Is(err, errUnsafe), "update: %v\n%q", err, after)
+		if err != nil {
+			updated = after
+		}
+		values, err = c.format.parse(updated)
+		must.Hold(t, err == nil, "what was written is not read: %v\n%q", err, updated)
+		without, err := c.format.without(updated, values, at)
+		if err != nil {
+			should.Hold(t, errors.Is(err, errUnsafe), "take out: %v\n%q", err, updated)
+			return
+		}
+		should.Hold(t, len(before) == 0 || before[at.name] != nil || isSubsequence(without, text) || isSubsequence(text, without),
+			"taken out again:\n%q\n%q", text, without)
+	})
+}
+
+// isSubsequence reports whether all that is not blank in a text is in another, in order.
+func isSubsequence(part, whole []byte) bool {
+	for _, b := range bytes.Fields(part) {
+		for _, c := range b {
+			i := bytes.IndexByte(whole, c)
+			if i < 0 {
+				return false
+			}
+			whole = whole[i+1:]
+		}
+	}
+	return true
+}
+
+func FuzzJSON(f *testing.F) {
+	fuzzEditor(f, "cursor", "", "{}", "//x", "{\"mcpServers\":{\"a\":1,}// c\n}", "{\"mcpServers\":{\"code-sandbox\":{\"command\":1 /*c*/,// d\n}}}")
+}
+
+func FuzzTOML(f *testing.F) {
+	fuzzEditor(f, "codex", "", "mcp_servers.a.b = 1", "[mcp_servers]\na.b = '''\n[x]'''", "[[mcp_servers]]", "[mcp_servers.code-sandbox]\nenv = {}\nargs=[\n1]#c\n[mcp_servers.code-sandbox.x]\n#y\n[z]")
+}
+
+func FuzzYAMLMapping(f *testing.F) {
+	fuzzEditor(f, "goose", "", "extensions:\n a: {}\n#x\nb: |+\n  c\n\n", "extensions: &x\n  a: 1\ny: *x", "? a\n: b\nextensions:\n    code-sandbox:\n        cmd: x\n        envs: {A: b} # c\n")
+}
+
+func FuzzYAMLList(f *testing.F) {
+	fuzzEditor(f, "continue", "", "mcpServers:\n- name: a\n-\n  name: b\n- c", "mcpServers:\n  - env:\n      A: b\n    name: code-sandbox\n")
 }

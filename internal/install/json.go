@@ -107,7 +107,6 @@ func (t *jsonText) update(at address, entry fields) error {
 	return nil
 }
 
-// plainJSON returns a tree as plain values.
 func plainJSON(tree hujson.Value) (value any) {
 	tree = tree.Clone()
 	tree.Standardize()

@@ -2,6 +2,7 @@ package install
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -14,7 +15,6 @@ type System struct {
 	Env func(string) string
 }
 
-// join joins a path with the system's separator.
 func (s System) join(parts ...string) string {
 	if s.OS == "windows" {
 		return strings.Join(parts, `\`)
@@ -24,6 +24,44 @@ func (s System) join(parts ...string) string {
 
 func (s System) home(parts ...string) string { return s.join(append([]string{s.Home}, parts...)...) }
 
+// expand returns a path of the table as the system writes it.
+func (s System) expand(written string) string {
+	parts := strings.Split(written, "/")
+	parts[0] = s.folders()[parts[0]]
+	return s.join(parts...)
+}
+
+// folders returns the folders that the table's paths begin with. On every system some programs follow the XDG specification.
+func (s System) folders() map[string]string {
+	appData, xdg := s.folder("APPDATA", s.home("AppData", "Roaming")), s.folder("XDG_CONFIG_HOME", s.home(".config"))
+	config, settings := xdg, xdg // of programs of a terminal, and of a desktop
+	switch s.OS {
+	case "windows":
+		config, settings = appData, appData
+	case "darwin":
+		settings = s.home("Library", "Application Support")
+	}
+	return map[string]string{
+		"~": s.Home, "xdg": xdg, "config": config, "settings": settings, "appData": appData,
+		"localAppData": s.folder("LOCALAPPDATA", s.home("AppData", "Local")),
+	}
+}
+
+func (s System) places(c *Client) (places []place) {
+	for _, p := range c.user {
+		only, isNot := strings.CutPrefix(p.os, "not ")
+		if only != "" && (only == s.OS) == isNot {
+			continue
+		}
+		p.root, p.signs = s.folder(p.variable, s.expand(p.root)), slices.Clone(p.signs)
+		for i := range p.signs {
+			p.signs[i] = s.expand(p.signs[i])
+		}
+		places = append(places, p)
+	}
+	return places
+}
+
 // folder returns a variable's value if it is an absolute path, else other.
 func (s System) folder(variable, other string) string {
 	value := s.Env(variable)
@@ -31,30 +69,4 @@ func (s System) folder(variable, other string) string {
 		return value
 	}
 	return other
-}
-
-// xdg returns the settings folder of programs that follow the XDG specification on every system.
-func (s System) xdg() string { return s.folder("XDG_CONFIG_HOME", s.home(".config")) }
-
-func (s System) appData() string { return s.folder("APPDATA", s.home("AppData", "Roaming")) }
-
-func (s System) localAppData() string { return s.folder("LOCALAPPDATA", s.home("AppData", "Local")) }
-
-// settings returns the settings folder of desktop programs.
-func (s System) settings() string {
-	switch s.OS {
-	case "windows":
-		return s.appData()
-	case "darwin":
-		return s.home("Library", "Application Support")
-	}
-	return s.xdg()
-}
-
-// onWindows returns windows on Windows, and others elsewhere.
-func (s System) onWindows(windows, others string) string {
-	if s.OS == "windows" {
-		return windows
-	}
-	return others
 }

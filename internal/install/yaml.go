@@ -77,7 +77,6 @@ func findServers(text []byte, at address) (s servers, err error) {
 	return s, nil
 }
 
-// read reads the servers of a node.
 func (s *servers) read(node *yaml.Node, at address) error {
 	s.end = s.trim(s.key, s.end, 0)
 	if s.empty = len(node.Content) == 0 && node.Kind != yaml.AliasNode; s.empty {
@@ -111,7 +110,6 @@ func (s *servers) read(node *yaml.Node, at address) error {
 	return nil
 }
 
-// nameOf returns the name of a server in a list.
 func nameOf(server *yaml.Node) string {
 	for i := 0; i+1 < len(server.Content); i += 2 {
 		if server.Content[i].Value == "name" {

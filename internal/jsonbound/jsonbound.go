@@ -2,6 +2,7 @@
 package jsonbound
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 )
@@ -23,45 +24,50 @@ var Request = Limits{Depth: 100, Values: 100_000}
 
 // Check refuses text that exceeds the limits. It does not tell whether the text is JSON: the decoder does, afterwards.
 func (l Limits) Check(text []byte) error {
-	deepest, values := shape(text)
-	if deepest > l.Depth {
-		return fmt.Errorf("%w: more than %d levels", errTooDeep, l.Depth)
-	}
-	if values > l.Values {
-		return fmt.Errorf("%w: %d, where at most %d are taken", ErrTooManyValues, values, l.Values)
-	}
-	return nil
+	_, err := l.Count(text)
+	return err
 }
 
-// Count returns the number of values within the brackets of a text, or more, never less.
-func Count(text []byte) int {
-	_, values := shape(text)
-	return values
-}
-
-// shape returns the depth of brackets in JSON text, and the number of values within them, or more, never less. For text that is not JSON
-// the numbers mean nothing.
-func shape(text []byte) (deepest, values int) {
-	now := 0
-	inString, escaped := false, false
-	for _, c := range text {
-		switch {
-		case escaped:
-			escaped = false
-		case inString && c == '\\':
-			escaped = true
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
+// Count is Check, and returns the number of values within the brackets of a text, or more, never less.
+func (l Limits) Count(text []byte) (values int, err error) {
+	now, deepest := 0, 0
+	for at := 0; at < len(text); at++ {
+		switch text[at] {
+		case '"':
+			at = TextEnd(text, at) - 1
+		case '{', '[':
 			now++
 			values++
 			deepest = max(deepest, now)
-		case c == '}' || c == ']':
+		case '}', ']':
 			now--
-		case c == ',':
+		case ',':
 			values++
 		}
 	}
-	return deepest, values
+	switch {
+	case deepest > l.Depth:
+		err = fmt.Errorf("%w: more than %d levels", errTooDeep, l.Depth)
+	case values > l.Values:
+		err = fmt.Errorf("%w: %d, where at most %d are taken", ErrTooManyValues, values, l.Values)
+	}
+	return values, err
+}
+
+// TextEnd returns the place behind a string that begins at a place of JSON text, or the text's length if it does not end.
+func TextEnd(text []byte, at int) int {
+	for begin := at; ; {
+		n := bytes.IndexByte(text[at+1:], '"')
+		if n < 0 {
+			return len(text)
+		}
+		at += 1 + n
+		escapes := at - 1
+		for escapes > begin && text[escapes] == '\\' {
+			escapes--
+		}
+		if (at-escapes)%2 == 1 { // each backslash before the quote escapes the next
+			return at + 1
+		}
+	}
 }

@@ -6,12 +6,17 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
-func TestShapeCountsWhatIsOutsideOfText(t *testing.T) {
-	for text, want := range map[string][2]int{
+func TestCountsAreOfWhatIsOutsideOfText(t *testing.T) {
+	for text, want := range map[string]Limits{
 		``: {}, `1`: {}, `{}`: {1, 1}, `[[]]`: {2, 2}, `"[[[[,,"`: {}, `["\"[[,", [1]]`: {2, 3}, `{"a":[{"b":1}],"c":{}}`: {3, 5}, `"\\"[`: {1, 1},
 	} {
-		deepest, values := shape([]byte(text))
-		should.Equal(t, [2]int{deepest, values}, want, "shape(%s)", text)
+		values, err := want.Count([]byte(text))
+		should.Equal(t, values, want.Values, "values of %s", text)
+		should.OK(t, err, "%s", text)
+		if want.Depth > 0 {
+			want.Depth--
+			should.Be(t, want.Check([]byte(text)), errTooDeep, "%s", text)
+		}
 	}
 }
 

@@ -102,7 +102,6 @@ func addressOf(a net.Addr) netip.Addr {
 	return at.Addr().Unmap()
 }
 
-// lookupTime bounds a lookup.
 const lookupTime = 10 * time.Second
 
 // Lookup returns the addresses of a host; an address is its own.

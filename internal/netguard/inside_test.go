@@ -33,9 +33,7 @@ func TestWhatMayBeAllowedInside(t *testing.T) {
 			should.Equal(t, IsInside(netip.MustParseAddr(address)), want, "%s", address)
 		}
 	}
-	if IsInside(netip.Addr{}) {
-		t.Error("no address is inside")
-	}
+	should.Hold(t, !IsInside(netip.Addr{}), "no address is inside")
 }
 
 func TestRangesThatMayBeAllowedInside(t *testing.T) {
@@ -53,8 +51,7 @@ func TestRangesThatMayBeAllowedInside(t *testing.T) {
 
 // Whatever this machine listens on is out of reach, by every address of its interfaces.
 func TestThisMachineIsNotInside(t *testing.T) {
-	addresses, err := net.InterfaceAddrs()
-	must.OK(t, err)
+	addresses := must.Get(net.InterfaceAddrs())(t)
 	for _, a := range addresses {
 		own, _ := netip.AddrFromSlice(a.(*net.IPNet).IP)
 		listener, err := net.Listen("tcp", netip.AddrPortFrom(own.Unmap(), 0).String())
@@ -69,5 +66,16 @@ func TestThisMachineIsNotInside(t *testing.T) {
 			}
 			t.Errorf("%v: %v", to, err)
 		}
+	}
+}
+
+func TestThisMachinesNetworksAreNear(t *testing.T) {
+	_, home, _ := net.ParseCIDR("2a01:4f8:1:2::/64")
+	_, tunnel, _ := net.ParseCIDR("8.0.0.0/5")
+	addresses := []net.Addr{home, tunnel, &net.IPNet{IP: net.ParseIP("5.9.1.2"), Mask: net.CIDRMask(26, 32)}}
+	for address, want := range map[string]bool{
+		"2a01:4f8:1:2::77": true, "2a01:4f8:1:3::77": false, "5.9.1.2": true, "5.9.1.3": true, "5.9.1.99": false, "8.8.8.8": false,
+	} {
+		should.Equal(t, near(netip.MustParseAddr(address), addresses), want, "%s: near", address)
 	}
 }

@@ -126,7 +126,6 @@ func encoded(mime string, data []byte) lines {
 	return lines(data)
 }
 
-// describe describes a display in words.
 func describe(d sandbox.Display) string {
 	var parts []string
 	for _, part := range []string{d.Alt, d.Path} {

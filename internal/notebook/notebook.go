@@ -102,7 +102,6 @@ type markdownCell struct {
 	Source      lines             `json:"source"`
 }
 
-// metadata is a cell's.
 type metadata struct {
 	Run  runMetadata `json:"code-sandbox-mcp"`
 	Tags []string    `json:"tags,omitempty"`

@@ -36,9 +36,8 @@ assert (book.nbformat, book.nbformat_minor) == (4, 5)
 nbformat.validate(book, relax_add_props=False)
 `)
 	cmd.Stdin = bytes.NewReader(book)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("not valid: %v\n%s\n%s", err, out, book)
-	}
+	out, err := cmd.CombinedOutput()
+	should.Hold(t, err == nil, "not valid: %v\n%s\n%s", err, out, book)
 }
 
 func written(t *testing.T, runs ...sandbox.HistoryEntry) (text string, book struct {
@@ -89,23 +88,19 @@ func TestARunBecomesACellWithItsOutputs(t *testing.T) {
 			{Data: map[string][]byte{"application/x-odd": []byte("?")}, Path: "output/odd.bin"},
 		}, DisplaysTotal: 6,
 	}))
-	if len(book.Cells) != 1 || book.Metadata.Kernelspec.Language != "python" {
-		t.Fatalf("got %+v", book)
-	}
+	must.Hold(t, len(book.Cells) == 1 && book.Metadata.Kernelspec.Language == "python", "got %+v", book)
 	c := book.Cells[0]
 	if c.Type != "code" || c.ID != "run-1" || c.Count == nil || *c.Count != 1 || strings.Join(c.Source, "|") != "print('a')\n|fig" {
 		t.Errorf("the cell is %+v", c)
 	}
 	should.Equal(t, strings.Join(c.Outputs[0].Text, ""), "first\n… 12,345 lines (5.0 MB) left out; the whole text is in .runs/r.stdout.txt …\nlast\n", "stdout")
-	if got := strings.Join(c.Outputs[1].Text, ""); c.Outputs[1].Name != "stderr" || got != "Begun anew.\ncareful\n" {
-		t.Errorf("stderr is %q", got)
-	}
+	got := strings.Join(c.Outputs[1].Text, "")
+	should.Hold(t, c.Outputs[1].Name == "stderr" && got == "Begun anew.\ncareful\n", "stderr is %q", got)
 	for i, want := range []struct{ mime, text string }{
 		{"image/png", "AQID"}, {"image/svg+xml", "<svg>\n</svg>"}, {"text/html", "<b>bold</b>"}, {"text/plain", "output/odd.bin"},
 	} {
-		if got := strings.Join(c.Outputs[2+i].Data[want.mime], ""); c.Outputs[2+i].Type != "display_data" || got != want.text {
-			t.Errorf("display %d is %+v", i, c.Outputs[2+i])
-		}
+		got := strings.Join(c.Outputs[2+i].Data[want.mime], "")
+		should.Hold(t, c.Outputs[2+i].Type == "display_data" && got == want.text, "display %d is %+v", i, c.Outputs[2+i])
 	}
 	if got := c.Outputs[len(c.Outputs)-1]; got.Type != "execute_result" || got.Data["text/plain"][0] != "<Figure>" {
 		t.Errorf("the value is %+v", got)
@@ -135,12 +130,10 @@ func TestEveryEndIsTold(t *testing.T) {
 	if c := book.Cells[5]; c.Count != nil {
 		t.Errorf("what was not run has the number %d", *c.Count)
 	}
-	if c := book.Cells[6]; len(c.Metadata.Tags) != 1 || *c.Count != 6 {
-		t.Errorf("the fresh run is %+v", c)
-	}
-	if c := book.Cells[7]; c.Count != nil || len(c.Outputs) != 0 {
-		t.Errorf("what goes on is %+v", c)
-	}
+	c := book.Cells[6]
+	should.Hold(t, len(c.Metadata.Tags) == 1 && *c.Count == 6, "the fresh run is %+v", c)
+	c = book.Cells[7]
+	should.Hold(t, c.Count == nil && len(c.Outputs) == 0, "what goes on is %+v", c)
 }
 
 func TestTheOtherLanguageIsMarkdown(t *testing.T) {
@@ -153,17 +146,14 @@ func TestTheOtherLanguageIsMarkdown(t *testing.T) {
 			Displays: []sandbox.Display{{Data: map[string][]byte{"image/png": {1}}}, {Path: "output/big.png"}},
 		}),
 	)
-	if k := book.Metadata.Kernelspec; k.Name != "javascript" || k.Language != "javascript" {
-		t.Errorf("the kernel is %+v", k)
-	}
+	k := book.Metadata.Kernelspec
+	should.Hold(t, k.Name == "javascript" && k.Language == "javascript", "the kernel is %+v", k)
 	c := book.Cells[2]
 	want := "````python\nprint('```')\n````\n\n`````text\n````\n![x](javascript:alert(1))\n`````\n\n![display-1](attachment:display-1)\n\n```text\noutput/big.png\n```\n\n```text\nE: m\n```"
-	if got := strings.Join(c.Source, ""); c.Type != "markdown" || got != want {
-		t.Errorf("the cell is %s\n%s", c.Type, got)
-	}
-	if a := c.Attachments["display-1"]["image/png"]; len(a) != 1 || a[0] != "AQ==" {
-		t.Errorf("the attachments are %v", c.Attachments)
-	}
+	got := strings.Join(c.Source, "")
+	should.Hold(t, c.Type == "markdown" && got == want, "the cell is %s\n%s", c.Type, got)
+	a := c.Attachments["display-1"]["image/png"]
+	should.Hold(t, len(a) == 1 && a[0] == "AQ==", "the attachments are %v", c.Attachments)
 }
 
 func TestIDsFromAnybodyAreMadeGood(t *testing.T) {
@@ -176,18 +166,13 @@ func TestIDsFromAnybodyAreMadeGood(t *testing.T) {
 	)
 	seen := make(map[string]bool)
 	for _, c := range book.Cells {
-		if seen[c.ID] || !validCellID.MatchString(c.ID) {
-			t.Errorf("id %q", c.ID)
-		}
+		should.Hold(t, !seen[c.ID] && validCellID.MatchString(c.ID), "id %q", c.ID)
 		seen[c.ID] = true
 	}
-	if book.Cells[4].Type != "markdown" || strings.Contains(text, "trusted") {
-		t.Errorf("got %s", text)
-	}
+	should.Hold(t, book.Cells[4].Type == "markdown" && !strings.Contains(text, "trusted"), "got %s", text)
 }
 
 func TestAnEmptyNotebookIsOne(t *testing.T) {
-	if text, book := written(t); len(book.Cells) != 0 || !strings.Contains(text, `"cells": []`) {
-		t.Errorf("got %s", text)
-	}
+	text, book := written(t)
+	should.Hold(t, len(book.Cells) == 0 && strings.Contains(text, `"cells": []`), "got %s", text)
 }

@@ -35,9 +35,9 @@ const (
 // ErrUnchanged is returned by the function of a Change to leave the file alone; Change returns nil then.
 var ErrUnchanged = errors.New("there is nothing to change")
 
-// Checker is a value that is checked after reading: an error describes its mistake, and no reader gets the value. Check may prepare the
+// checker is a value that is checked after reading: an error describes its mistake, and no reader gets the value. Check may prepare the
 // value for readers.
-type Checker interface{ Check() error }
+type checker interface{ Check() error }
 
 // File is a value in a file. It checks a Checker. Its methods are safe for several goroutines.
 type File[T any] struct {
@@ -157,7 +157,7 @@ func read[T any](path string) (*T, fs.FileInfo, error) {
 	}
 	value := new(T)
 	err = json.Unmarshal(content, value)
-	if checked, is := any(value).(Checker); is && err == nil {
+	if checked, is := any(value).(checker); is && err == nil {
 		err = checked.Check()
 	}
 	if err != nil {

@@ -38,38 +38,31 @@ func TestChangesOfSeveralAreAllKept(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got, err := Open[counts](path).Read(); err != nil || got.N["x"] != 40 {
-		t.Errorf("%+v %v", got, err)
-	}
+	got, err := Open[counts](path).Read()
+	should.Hold(t, err == nil && got.N["x"] == 40, "%+v %v", got, err)
 }
 
 func TestAChangeOfAnotherIsSeenAtOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "counts.json")
 	mine, other := Open[counts](path), Open[counts](path)
-	if got, err := mine.Read(); err != nil || got.N != nil {
-		t.Errorf("without a file: %+v %v", got, err)
-	}
+	got, err := mine.Read()
+	should.Hold(t, err == nil && got.N == nil, "without a file: %+v %v", got, err)
 	for i := range 20 {
 		must.OK(t, other.Change(add("x")))
-		if got, err := mine.Read(); err != nil || got.N["x"] != i+1 {
-			t.Fatalf("%d: %+v %v", i, got, err)
-		}
+		got, err := mine.Read()
+		must.Hold(t, err == nil && got.N["x"] == i+1, "%d: %+v %v", i, got, err)
 	}
 	failed := errors.New("no")
 	for _, err := range []error{failed, ErrUnchanged} {
 		got := mine.Change(func(c *counts) error { c.N["x"] = 0; return err })
-		if errors.Is(err, failed) != errors.Is(got, failed) || errors.Is(got, ErrUnchanged) {
-			t.Errorf("%v: %v", err, got)
-		}
+		should.Hold(t, errors.Is(err, failed) == errors.Is(got, failed) && !errors.Is(got, ErrUnchanged), "%v: %v", err, got)
 	}
-	if got, err := mine.Read(); err != nil || got.N["x"] != 20 {
-		t.Errorf("what has failed is written: %+v %v", got, err)
-	}
+	got, err = mine.Read()
+	should.Hold(t, err == nil && got.N["x"] == 20, "what has failed is written: %+v %v", got, err)
 	must.OK(t, os.Remove(path))
-	if got, err := mine.Read(); err != nil || got.N != nil {
-		t.Errorf("after it was removed: %+v %v", got, err)
-	}
+	got, err = mine.Read()
+	should.Hold(t, err == nil && got.N == nil, "after it was removed: %+v %v", got, err)
 }
 
 func TestFilesThatAreNotTrusted(t *testing.T) {
@@ -87,9 +80,8 @@ func TestFilesThatAreNotTrusted(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "counts.json")
 		must.OK(t, prepare(path))
 		_, err := Open[counts](path).Read()
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
-			t.Errorf("reading: %v, not %s", err, want)
-		}
+		should.Hold(t, err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), path),
+			"reading: %v, not %s", err, want)
 		should.Fail(t, Open[counts](path).Change(add("x")), want, "changing")
 	}
 }

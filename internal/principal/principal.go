@@ -25,7 +25,7 @@ type Principal struct {
 	Name string
 	// Groups are the principal's groups according to its source.
 	Groups []string
-	// Source is the kind of its credential: "token", "oidc", "header" or "oauth".
+	// Source is the kind of its credential: "token", "oidc" or "header".
 	Source string
 }
 

@@ -18,9 +18,8 @@ func TestNames(t *testing.T) {
 		"Zo\u00eb": true, "Zoe\u0308": false, "\u212bke": false, "a\u0323\u0302": false, "\ud55c": true, "\u1112\u1161\u11ab": false,
 		"x\u0323": true, // has no other form strings.Repeat("ü", maxName+1): false,
 	} {
-		if err := CheckName(name); (err == nil) != good {
-			t.Errorf("%q: %v", name, err)
-		}
+		err := CheckName(name)
+		should.Hold(t, (err == nil) == good, "%q: %v", name, err)
 	}
 }
 
@@ -32,9 +31,7 @@ func TestKeysStayWhatTheyAre(t *testing.T) {
 			t.Errorf("%q has the key %q", name, got)
 		}
 	}
-	if (Principal{Name: "alice"}).Key() == (Principal{Name: "Alice"}).Key() {
-		t.Error("two names have one key")
-	}
+	should.Hold(t, (Principal{Name: "alice"}).Key() != (Principal{Name: "Alice"}).Key(), "two names have one key")
 }
 
 func TestTheBearerOfARequest(t *testing.T) {
@@ -72,9 +69,8 @@ func TestAChainTakesTheFirstThatKnows(t *testing.T) {
 		{Chain{answers{err: ErrUnproven}, answers{name: "alice"}}, "alice", nil},
 		{Chain{bad, answers{name: "alice"}}, "", bad.err}, // what is forged is not given another chance
 	} {
-		if p, err := test.chain.Authenticate(&http.Request{}); p.Name != test.want || !errors.Is(err, test.err) {
-			t.Errorf("%v: %+v, %v", test.chain, p, err)
-		}
+		p, err := test.chain.Authenticate(&http.Request{})
+		should.Hold(t, p.Name == test.want && errors.Is(err, test.err), "%v: %+v, %v", test.chain, p, err)
 	}
 }
 
@@ -85,10 +81,8 @@ func TestWhoIsStillLetIn(t *testing.T) {
 }
 
 func TestAContextIsOfAPrincipal(t *testing.T) {
-	if p := Of(context.Background()); !p.IsUser() {
-		t.Errorf("nobody's is %+v", p)
-	}
-	if p := Of(With(context.Background(), Principal{Name: "alice"})); p.Name != "alice" || p.IsUser() {
-		t.Errorf("alice's is %+v", p)
-	}
+	p := Of(context.Background())
+	should.Hold(t, p.IsUser(), "nobody's is %+v", p)
+	p = Of(With(context.Background(), Principal{Name: "alice"}))
+	should.Hold(t, p.Name == "alice" && !p.IsUser(), "alice's is %+v", p)
 }

@@ -19,27 +19,33 @@ type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "_" + p.arch }
 
-// node returns the platform by the names of Node.js, which npm and bundles use too.
-func (p platform) node() (system, cpu string) {
-	system, cpu = p.os, p.arch
+// System returns the system by the name of Node.js, which npm and bundles use too.
+func (p platform) System() string {
 	if p.os == "windows" {
-		system = "win32"
+		return "win32"
 	}
-	if p.arch == "amd64" {
-		cpu = "x64"
-	}
-	return system, cpu
+	return p.os
 }
 
-// executable is the name of the program on the platform.
-func (p platform) executable() string {
+// CPU returns the processor by the name of Node.js.
+func (p platform) CPU() string {
+	if p.arch == "amd64" {
+		return "x64"
+	}
+	return p.arch
+}
+
+// Package returns the name of the platform's npm package, without its scope.
+func (p platform) Package() string { return name + "-" + p.System() + "-" + p.CPU() }
+
+// Executable returns the name of the program on the platform.
+func (p platform) Executable() string {
 	if p.os == "windows" {
 		return name + ".exe"
 	}
 	return name
 }
 
-// platforms are the platforms that need a binary.
 var platforms = []platform{
 	{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"},
 }
@@ -83,7 +89,6 @@ func findBinaries(dist, version string) (map[platform]string, error) {
 	return found, nil
 }
 
-// ownBinary is the binary that runs here.
 func ownBinary(binaries map[platform]string) (string, error) {
 	here := platform{runtime.GOOS, runtime.GOARCH}
 	path, ok := binaries[here]

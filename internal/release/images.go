@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -34,5 +35,9 @@ func fillTable(root string, pairs []string) error {
 	for name := range given {
 		return fmt.Errorf("there is no image %q", name)
 	}
-	return writeJSON(filepath.Join(root, "containers", "published.json"), table)
+	text, err := json.MarshalIndent(table, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(root, "containers", "published.json"), append(text, '\n'), 0o644)
 }

@@ -44,7 +44,6 @@ type release struct {
 	dist    string // the folder of the binaries and of the results
 }
 
-// build makes everything.
 func (r release) build(ctx context.Context) error {
 	binaries, err := findBinaries(r.dist, r.version)
 	if err != nil {
@@ -62,7 +61,11 @@ func (r release) build(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := writeJSON(filepath.Join(r.dist, "server.json"), newServerJSON(r.version, bundles)); err != nil {
+	described, err := r.fill("server.json", facts{Bundles: bundles})
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(r.dist, "server.json"), described, 0o644); err != nil {
 		return err
 	}
 	return r.writePackages(binaries)

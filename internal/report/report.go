@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// Row is a line of a table, and what is told under it.
+// Row is a table row with its details.
 type Row struct {
 	Cells   []string
 	Details []Detail

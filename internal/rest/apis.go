@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -41,8 +40,6 @@ type Host interface {
 	Uploaded(w http.ResponseWriter, r *http.Request) (body io.Reader, most int64)
 	// MaskPart masks the secrets in a part of a text.
 	MaskPart(text string) string
-	// Document is the OpenAPI document of routes.
-	Document(routes []Route) json.RawMessage
 }
 
 // APIs are the APIs beside /v1.

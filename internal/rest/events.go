@@ -5,12 +5,14 @@ package rest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -26,27 +28,28 @@ const (
 type sessionList struct {
 	mu    sync.Mutex
 	asked time.Time
-	infos []sandbox.SessionInfo
+	known []door.Known
 }
 
 // get lists the sessions, by a list that is no older than listTime.
-func (l *sessionList) get(ctx context.Context, manager *sandbox.Manager) []sandbox.SessionInfo {
+func (l *sessionList) get(ctx context.Context, s *Server) []door.Known {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Since(l.asked) >= listTime {
-		infos := manager.Sessions(ctx)
+		list := s.look(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		l.infos, l.asked = infos, time.Now()
+		l.known, l.asked = list, time.Now()
 	}
-	return l.infos
+	return l.known
 }
 
 type sessionFields struct {
 	SessionID string         `json:"session_id"`
 	Owner     string         `json:"owner"`
 	State     string         `json:"state"`
+	Here      bool           `json:"here"` // requests about it are answered here
 	Named     bool           `json:"named"`
 	Kernels   []kernelFields `json:"kernels"`
 	Created   time.Time      `json:"created"`
@@ -101,20 +104,20 @@ func (s *Server) tellEvents(w http.ResponseWriter, r *http.Request) {
 
 // tell sends the changes.
 func (t *stream) tell(ctx context.Context) {
-	infos := t.sessions.get(ctx, t.manager)
+	infos := t.sessions.get(ctx, t.Server)
 	if ctx.Err() != nil {
 		return
 	}
 	list := struct {
 		Sessions []sessionFields `json:"sessions"`
 	}{[]sessionFields{}}
-	var shown *sandbox.SessionInfo
+	var shown *door.Known
 	for i, info := range infos {
 		if info.ID == t.session {
 			shown = &infos[i]
 		}
 		f := sessionFields{
-			SessionID: info.ID, Owner: info.Owner, State: info.State, KeptUntil: info.KeptUntil.Truncate(time.Second), Pinned: info.Pinned, Place: info.Place.String(), Named: info.Named, Kernels: []kernelFields{}, Before: []string{},
+			SessionID: info.ID, Owner: info.Owner, State: info.State, Here: t.isHere(&info), KeptUntil: info.KeptUntil.Truncate(time.Second), Pinned: info.Pinned, Place: info.Place.String(), Named: info.Named, Kernels: []kernelFields{}, Before: []string{},
 			Created: info.Created, LastUsed: info.LastUsed.Truncate(time.Second), SizeBytes: info.SizeBytes,
 		}
 		for _, k := range info.Kernels {
@@ -137,7 +140,7 @@ func (t *stream) tell(ctx context.Context) {
 	}
 }
 
-func (t *stream) tellSession(ctx context.Context, info *sandbox.SessionInfo) {
+func (t *stream) tellSession(ctx context.Context, info *door.Known) {
 	runs, err := t.runs.read(ctx, t.Server, t.session, "", maxListedRuns)
 	if ctx.Err() != nil {
 		return
@@ -146,30 +149,63 @@ func (t *stream) tellSession(ctx context.Context, info *sandbox.SessionInfo) {
 		t.log.Debug("a history cannot be read", "session", t.session, "error", err)
 	}
 	t.send("runs", runs)
-	if info.Owner != sandbox.OwnerThis {
-		return
-	}
-	live := make(map[string]resultFields)
+	var going []string
 	for _, run := range runs.Runs {
 		if run.Status == string(sandbox.Running) {
-			if found, err := t.manager.FindRun(run.RunID); err == nil && found.SessionID == t.session {
-				result := found.SoFar(ctx)
-				result.Duration = 0 // it is known when it began
-				live[run.RunID] = resultFieldsOf(result)
-			}
+			going = append(going, run.RunID)
 		}
 	}
-	t.send("live", live)
-	if t.network == nil {
+	var now any
+	switch {
+	case info.At != nil:
+		now, err = info.At.Live(ctx, going)
+	case info.Owner == sandbox.OwnerThis:
+		now = t.live(ctx, t.session, going)
+	}
+	if now == nil || err != nil {
 		return
 	}
-	requests, total := t.network.Of(t.session)
-	requests = append([]netlog.Entry{}, requests[max(0, len(requests)-shownRequests):]...) // none is a list, too
-	slices.Reverse(requests)
-	t.send("network", struct {
-		Requests []netlog.Entry `json:"requests"` // newest first
-		Total    int            `json:"total"`
-	}{requests, total})
+	var parts map[string]any
+	_ = json.Unmarshal(web.Encode(now), &parts)
+	for _, kind := range []string{"live", "network"} {
+		if parts[kind] != nil {
+			t.send(kind, parts[kind])
+		}
+	}
+}
+
+// liveFields are what a server alone knows of a session that it has open.
+type liveFields struct {
+	Live    map[string]resultFields `json:"live"` // of the runs that go on, so far
+	Network *networkFields          `json:"network,omitempty"`
+}
+
+type networkFields struct {
+	Requests []netlog.Entry `json:"requests"` // newest first
+	Total    int            `json:"total"`
+}
+
+func (s *Server) live(ctx context.Context, session string, going []string) liveFields {
+	f := liveFields{Live: make(map[string]resultFields)}
+	for _, id := range going {
+		if found, err := s.manager.FindRun(id); err == nil && found.SessionID == session {
+			result := found.SoFar(ctx)
+			result.Duration = 0 // it is known when it began
+			f.Live[id] = resultFieldsOf(result)
+		}
+	}
+	if s.network != nil {
+		requests, total := s.network.Of(session)
+		requests = append([]netlog.Entry{}, requests[max(0, len(requests)-shownRequests):]...) // none is a list, too
+		slices.Reverse(requests)
+		f.Network = &networkFields{requests, total}
+	}
+	return f
+}
+
+// tellLive answers another process of the user that shows the session.
+func (s *Server) tellLive(w http.ResponseWriter, r *http.Request) {
+	web.JSON(w, r, http.StatusOK, s.secrets.MaskJSON(s.live(r.Context(), r.PathValue("session_id"), r.URL.Query()["run"])))
 }
 
 // send sends an event, where it says something else than the last of its kind.

@@ -83,5 +83,5 @@ func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 		}
 		list.Versions = append(list.Versions, f)
 	}
-	web.JSON(w, http.StatusOK, s.secrets.MaskJSON(list))
+	web.JSON(w, r, http.StatusOK, s.secrets.MaskJSON(list))
 }

@@ -185,15 +185,17 @@ func errNoRun(id string) error {
 	return fault.New(fault.RunNotFound, "GET /v1/sessions/{session_id}/runs lists those that there are.", "There is no run %q in this session.", text.Shorten(id, 80))
 }
 
-// CheckOpen returns the fault of a session that is not open in this server. It opens none.
+// CheckOpen returns the fault of a session that a request must not open here. It opens none.
 func (s *Server) CheckOpen(ctx context.Context, session string) error {
-	err := runs.CheckSessionID(session)
-	var info sandbox.SessionInfo
-	if err == nil {
-		info, err = s.manager.Session(ctx, session)
+	if err := runs.CheckSessionID(session); err != nil {
+		return err
 	}
+	if found := s.Find(ctx, session); found != nil && s.isHere(found) {
+		return nil
+	}
+	info, err := s.manager.Session(ctx, session)
 	if err == nil && info.Owner != sandbox.OwnerThis {
-		err = fault.New(fault.SessionBusy, "Look at the page of the server that has it open.", "Session %q is not open in this server.", session)
+		err = fault.New(fault.SessionBusy, "Look at the page of the server that has it open, or of `code-sandbox-mcp ui`.", "Session %q is not open in this server.", session)
 	}
 	return err
 }
@@ -219,7 +221,7 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	web.JSON(w, http.StatusOK, list)
+	web.JSON(w, r, http.StatusOK, list)
 }
 
 // entry returns a run of a session so far, and answers the request if there is none.
@@ -297,7 +299,7 @@ func (s *Server) readRun(w http.ResponseWriter, r *http.Request) {
 	if e.Error != nil {
 		f.Notes, f.Hint = append(f.Notes, e.Error.Message), e.Error.Hint
 	}
-	web.JSON(w, http.StatusOK, s.secrets.MaskJSON(f))
+	web.JSON(w, r, http.StatusOK, s.secrets.MaskJSON(f))
 }
 
 // policyFigure is for an image that is opened by itself: one in SVG is a document.

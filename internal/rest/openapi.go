@@ -54,8 +54,8 @@ func ref(part, name string) object { return object{"$ref": "#/components/" + par
 // toolAnswer is the body with a tool's fields.
 func toolAnswer(name string) object { return asJSON(ref("schemas", name)) }
 
-// Document is the OpenAPI document of routes.
-func (b *backend) Document(routes []Route) json.RawMessage {
+// document is the OpenAPI document of routes.
+func (b *backend) document(routes []Route) json.RawMessage {
 	d := documenter{tools: b.tools, schemas: object{
 		"error": object{
 			"type": "object", "required": []string{"code", "message", "hint"},
@@ -138,7 +138,7 @@ func (d *documenter) operation(r *Route) object {
 	properties, _ := input["properties"].(object)
 	var parameters []object
 	parameter := func(in, name string, schema any) {
-		parameters = append(parameters, object{"name": name, "in": in, "required": in == "path" || name == r.Needs, "schema": schema})
+		parameters = append(parameters, object{"name": name, "in": in, "required": in == "path", "schema": schema})
 	}
 	for _, name := range r.names() {
 		parameter("path", name, object{"type": "string"})

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
@@ -47,6 +48,13 @@ type Options struct {
 	Every time.Duration
 	// APIs are served beside /v1.
 	APIs APIs
+	// Others returns the sessions that other servers of the user have open, by their ids. Requests about them are answered there. Nil: they
+	// are refused here.
+	Others func(context.Context) map[string]*door.Neighbour
+	// Uses returns what everybody's sessions take, for the owner. Nil: a principal is served, who sees the own sessions alone.
+	Uses func(context.Context) ([]door.Use, error)
+	// Export writes a session's files, variables and history, of at most so many bytes, and reports on them. Nil: there is no way to ask.
+	Export func(ctx context.Context, session string, to io.Writer, most int64) (report any, err error)
 }
 
 // Server answers requests. It is for any number of goroutines.
@@ -61,6 +69,9 @@ type Server struct {
 	readers   *semaphore.Weighted // of lists of runs
 	network   *netlog.Log         // nil: nothing is known of it
 	sessions  sessionList
+	others    func(context.Context) map[string]*door.Neighbour
+	export    func(ctx context.Context, session string, to io.Writer, most int64) (report any, err error)
+	uses      func(context.Context) ([]door.Use, error)
 	countCall func() error
 	freeReads bool
 	ending    context.Context
@@ -74,7 +85,7 @@ func New(o Options) *Server {
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
 		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait, countCall: o.Deps.CountCall, freeReads: o.FreeReads,
-		network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
+		network: o.Deps.NetworkLog, others: o.Others, uses: o.Uses, export: o.Export, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {
 		s.ending = context.Background()
@@ -83,16 +94,26 @@ func New(o Options) *Server {
 	for _, r := range served {
 		s.mux.HandleFunc(r.Method+" "+r.Path, func(w http.ResponseWriter, request *http.Request) { s.serve(w, request, r) })
 	}
-	made := sync.OnceValue(func() json.RawMessage { return s.Document(served) }) // few ask for it
+	made := sync.OnceValue(func() json.RawMessage { return s.document(served) }) // few ask for it
 	for _, path := range []string{"/v1/openapi.json", "/openapi.json"} {
-		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, made()) })
+		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { web.JSON(w, r, http.StatusOK, made()) })
+	}
+	if s.export != nil { // for this user's own processes
+		s.mux.HandleFunc("GET "+inSession+"/export", s.sendExport)
+		s.mux.HandleFunc("GET "+inSession+"/live", s.tellLive)
 	}
 	s.mux.HandleFunc("/", s.nothing)
 	return s
 }
 
 // ServeHTTP serves a request for one of the Routes.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if at := s.elsewhere(r); at != nil {
+		s.pass(w, r, at)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
 
 // Routes are the handlers by patterns of http.ServeMux.
 func (s *Server) Routes() map[string]http.Handler {
@@ -167,7 +188,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, field
 	if api := s.apis.of(r.URL.Path); api != nil {
 		api.Refusal(status, fields)
 	}
-	web.JSON(w, status, fields)
+	web.JSON(w, r, status, fields)
 }
 
 // Arguments are the arguments of a call, as JSON.
@@ -279,6 +300,6 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, o outcome, err err
 			status = http.StatusAccepted
 			w.Header().Set("Location", "/v1/runs/"+members.Text("run_id"))
 		}
-		web.JSON(w, status, members)
+		web.JSON(w, r, status, members)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,16 +22,17 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// fixture is the interface on a real server, with an API beside it that has a route that is idle and one that reads a body.
+// fixture is the interface on a real server, with an API beside it that has a route.
 type fixture struct {
 	*resttest.Fixture
 	*Server
@@ -48,14 +50,13 @@ func startWith(t *testing.T, change func(*tools.Deps), languages ...sandbox.Lang
 		var body struct{}
 		err := Decode(r, &body)
 		if err == nil {
-			web.JSON(w, http.StatusOK, body)
+			web.JSON(w, r, http.StatusOK, body)
 		}
 		return err
 	}
 	other := &API{
 		Patterns: []string{"/other/"}, Refusal: func(_ int, fields map[string]any) { fields["status"] = "error" },
 		Routes: []Route{
-			{Method: "GET", Path: "/other/idle", ID: "other.idle", Tool: "session_info", Serve: nothing, Idle: true, Answer: Schema[struct{}]},
 			{Method: "POST", Path: "/other/body", ID: "other.body", Tool: "session_info", Serve: nothing, Answer: Schema[struct{}]},
 		},
 	}
@@ -70,14 +71,12 @@ func everything(*tools.Deps) {}
 
 func TestSessionsAndRuns(t *testing.T) {
 	f := start(t, everything)
-	if made := f.Want(201, "POST", "/v1/sessions", `{"session_id": "a"}`); made["session_id"] != "a" {
-		t.Errorf("made %v", made)
-	}
+	made := f.Want(201, "POST", "/v1/sessions", `{"session_id": "a"}`)
+	should.Hold(t, made["session_id"] == "a", "made %v", made)
 	f.Want(200, "POST", "/v1/sessions", `{"session_id": "a"}`)
 	other := f.Want(201, "POST", "/v1/sessions", `{"limits": {"timeout_seconds": 7}}`)
-	if limits := other["own_limits"].(map[string]any); limits["timeout_seconds"] != 7.0 || other["notes"] != nil {
-		t.Errorf("with limits: %v", other)
-	}
+	limits := other["own_limits"].(map[string]any)
+	should.Hold(t, limits["timeout_seconds"] == 7.0 && other["notes"] == nil, "with limits: %v", other)
 	lowered := f.Want(201, "POST", "/v1/sessions", `{"session_id": "low", "limits": {"memory_mb": 99999, "cpu": 1}, "<odd>": 1}`)
 	if notes := fmt.Sprint(lowered["notes"]); notes != `[ignored "<odd>": the members are session_id, language, limits. ignored "cpu": the members are memory_mb, cpus, timeout_seconds.`+
 		` Limits were changed to what this server allows: memory from 98 GiB to 1.0 GiB.]` {
@@ -100,24 +99,22 @@ func TestSessionsAndRuns(t *testing.T) {
 		t.Errorf("files: %v, %v", list["total"], list["notes"])
 	}
 	failed := f.Want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "1/0"}`)
-	if failed["status"] != "failed" || failed["error"].(map[string]any)["name"] != "ZeroDivisionError" {
-		t.Errorf("failed: %v", failed)
-	}
+	should.Hold(t, failed["status"] == "failed" && failed["error"].(map[string]any)["name"] == "ZeroDivisionError", "failed: %v", failed)
 	begun := f.Want(202, "POST", "/v1/sessions/a/runs", `{"code": "import time\nprint('begun', flush=True)\ntime.sleep(600)"}`)
 	run := "/v1/runs/" + begun["run_id"].(string)
 	// A GET changes nothing, whatever it says.
-	if now := f.Want(202, "GET", run+"?cancel=true", ""); now["status"] != "running" {
-		t.Errorf("it goes on: %v", now)
-	}
-	if ended := f.Want(200, "POST", run+"/cancel", ""); ended["status"] != "cancelled" {
-		t.Errorf("cancelled: %v", ended)
-	}
+	now := f.Want(202, "GET", run+"?cancel=true", "")
+	should.Hold(t, now["status"] == "running", "it goes on: %v", now)
+	ended := f.Want(200, "POST", run+"/cancel", "")
+	should.Hold(t, ended["status"] == "cancelled", "cancelled: %v", ended)
 	f.Want(200, "GET", run, "")
-	begun = f.Want(202, "POST", "/v1/sessions/a/runs", `{"code": "import os, time\ntry: time.sleep(600)\nexcept KeyboardInterrupt:\n    while not os.path.exists('go'): time.sleep(.01)"}`)
+	begun = f.Want(202, "POST", "/v1/sessions/a/runs", `{"code": "import os, time\ntry: open('begun', 'w').close(); time.sleep(600)\nexcept KeyboardInterrupt:\n    while not os.path.exists('go'): time.sleep(.01)"}`)
 	run = "/v1/runs/" + begun["run_id"].(string)
-	if now := f.Want(202, "POST", run+"/cancel?wait_seconds=0", ""); now["status"] != "running" {
-		t.Errorf("cancelled without a wait: %v", now)
+	for status := 0; status != 200 && t.Context().Err() == nil; {
+		status, _ = f.Do("GET", "/v1/sessions/a/files/begun", "")
 	}
+	now = f.Want(202, "POST", run+"/cancel?wait_seconds=0", "")
+	should.Hold(t, now["status"] == "running", "cancelled without a wait: %v", now)
 	f.Want(201, "PUT", "/v1/sessions/a/files/go", "x")
 	f.Want(200, "GET", run+"?wait_seconds=45", "")
 	should.Len(t, f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any), 2, "listed")
@@ -128,22 +125,19 @@ func TestSessionsAndRuns(t *testing.T) {
 func TestFiles(t *testing.T) {
 	f := start(t, everything)
 	f.Want(201, "PUT", "/v1/sessions/a/files/output/in%20two%25.csv", "0123456789")
-	if again := f.Want(409, "PUT", "/v1/sessions/a/files/output/in%20two%25.csv", "x"); again["code"] != "file_exists" {
-		t.Errorf("again: %v", again)
-	}
+	again := f.Want(409, "PUT", "/v1/sessions/a/files/output/in%20two%25.csv", "x")
+	should.Hold(t, again["code"] == "file_exists", "again: %v", again)
 	f.Want(201, "POST", "/v1/sessions/a/files", `{"filename": "b.txt", "text": "b"}`)
-	if list := f.Want(200, "GET", "/v1/sessions/a/files?glob=output/*.csv", "")["artifacts"].([]any); len(list) != 1 || list[0].(map[string]any)["path"] != "output/in two%.csv" {
-		t.Errorf("listed: %v", list)
-	}
+	list := f.Want(200, "GET", "/v1/sessions/a/files?glob=output/*.csv", "")["artifacts"].([]any)
+	should.Hold(t, len(list) == 1 && list[0].(map[string]any)["path"] == "output/in two%.csv", "listed: %v", list)
 	// People copy paths and addresses from answers.
 	for _, request := range []struct{ method, path, body, want string }{
 		{"PUT", "/v1/sessions/a/files/a%26b%3Cc", "x", `"a&b<c"`},
 		{"GET", "/v1/sessions/a/files", "", `"a&b<c"`},
 		{"POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "'a&b<c'"}`, `"'a&b<c'"`},
 	} {
-		if _, text := f.Do(request.method, request.path, request.body); !strings.Contains(text, request.want) {
-			t.Errorf("%s %s: %s", request.method, request.path, text)
-		}
+		_, text := f.Do(request.method, request.path, request.body)
+		should.Hold(t, strings.Contains(text, request.want), "%s %s: %s", request.method, request.path, text)
 	}
 	for name, test := range map[string]struct {
 		method, path, ranges string
@@ -163,17 +157,13 @@ func TestFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, text := f.Do(test.method, "/v1/sessions/a/files/"+test.path, "", "Range", test.ranges)
-			if status != test.status || !strings.Contains(text, test.want) {
-				t.Errorf("got %d %s", status, text)
-			}
+			should.Hold(t, status == test.status && strings.Contains(text, test.want), "got %d %s", status, text)
 		})
 	}
-	if status, text := f.Do("PUT", "/v1/sessions/a/files/large", strings.Repeat("x", 100_001)); status != 413 || !strings.Contains(text, `"upload_too_large"`) {
-		t.Errorf("too large: %d %s", status, text)
-	}
-	if status, text := f.Do("GET", "/v1/sessions/nobody/files/x", ""); status != 404 || !strings.Contains(text, `"session_not_found"`) {
-		t.Errorf("of no session: %d %s", status, text)
-	}
+	status, text := f.Do("PUT", "/v1/sessions/a/files/large", strings.Repeat("x", 100_001))
+	should.Hold(t, status == 413 && strings.Contains(text, `"upload_too_large"`), "too large: %d %s", status, text)
+	status, text = f.Do("GET", "/v1/sessions/nobody/files/x", "")
+	should.Hold(t, status == 404 && strings.Contains(text, `"session_not_found"`), "of no session: %d %s", status, text)
 }
 
 func TestBadInput(t *testing.T) {
@@ -212,12 +202,10 @@ func TestBadInput(t *testing.T) {
 // The length is known before the body, which is not waited for.
 func TestTooLargeABodyIsRefusedInTheSameWords(t *testing.T) {
 	f := start(t, everything)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(f.URL, "http://"))
-	must.OK(t, err)
+	conn := must.Get(net.Dial("tcp", strings.TrimPrefix(f.URL, "http://")))(t)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /v1/sessions/a/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", resttest.Token, 73<<20)
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	must.OK(t, err)
+	response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(string(text), `"upload_too_large"`) {
@@ -228,7 +216,7 @@ func TestTooLargeABodyIsRefusedInTheSameWords(t *testing.T) {
 func TestWhoMayAsk(t *testing.T) {
 	f := start(t, everything)
 	for path, want := range map[string]int{
-		"/v1/sessions": 401, "/v1/openapi.json": 401, "/v1/else": 401, "/openapi.json": 401, "/other/idle": 401, "/other/else": 401,
+		"/v1/sessions": 401, "/v1/openapi.json": 401, "/v1/else": 401, "/openapi.json": 401, "/other/body": 401, "/other/else": 401,
 		"/v1/docs": 200, "/docs": 200,
 	} {
 		status, text := f.Do("GET", path, "", "Authorization", "")
@@ -271,9 +259,8 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 			w := httptest.NewRecorder()
 			f.Routes()[route].ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, iotest.ErrReader(test.err)))
 			var fields map[string]any
-			if err := json.Unmarshal(w.Body.Bytes(), &fields); err != nil || w.Code != test.status || fields["code"] != test.code {
-				t.Errorf("%s, %s: %d %s", name, path, w.Code, w.Body)
-			}
+			err := json.Unmarshal(w.Body.Bytes(), &fields)
+			should.Hold(t, err == nil && w.Code == test.status && fields["code"] == test.code, "%s, %s: %d %s", name, path, w.Code, w.Body)
 		}
 	}
 }
@@ -317,20 +304,16 @@ func TestAFollowerThatGoesAwayEndsNothingElse(t *testing.T) {
 	run := "/v1/runs/" + begun["run_id"].(string)
 	ctx, leave := context.WithCancel(t.Context())
 	response := f.Send(ctx, "GET", run+"/output", nil)
-	if f.followers.TryAcquire(maxFollowers) || !f.followers.TryAcquire(maxFollowers-1) {
-		t.Error("another number than one follows")
-	}
+	should.Hold(t, !f.followers.TryAcquire(maxFollowers) && f.followers.TryAcquire(maxFollowers-1), "another number than one follows")
 	leave()
 	response.Body.Close()
 	if err := f.followers.Acquire(t.Context(), 1); err != nil { // the test's own timeout is the bound
 		t.Fatal(err)
 	}
-	if now := f.Want(202, "GET", run, ""); now["status"] != "running" {
-		t.Errorf("the run is %v", now)
-	}
-	if refused := f.Want(503, "GET", run+"/output", ""); refused["code"] != "server_busy" {
-		t.Errorf("got %v", refused)
-	}
+	now := f.Want(202, "GET", run, "")
+	should.Hold(t, now["status"] == "running", "the run is %v", now)
+	refused := f.Want(503, "GET", run+"/output", "")
+	should.Hold(t, refused["code"] == "server_busy", "got %v", refused)
 	f.Want(200, "POST", run+"/cancel", "")
 }
 
@@ -360,9 +343,8 @@ func TestEvents(t *testing.T) {
 		}
 		should.Equal(t, strings.Join(kinds, " "), want, "without %v: %v", disabled, kinds)
 		f.watchers.TryAcquire(maxWatchers - 1)
-		if refused := f.Want(503, "GET", "/v1/events", ""); refused["code"] != "server_busy" || !strings.Contains(refused["hint"].(string), "/v1/sessions ") {
-			t.Errorf("got %v", refused)
-		}
+		refused := f.Want(503, "GET", "/v1/events", "")
+		should.Hold(t, refused["code"] == "server_busy" && strings.Contains(refused["hint"].(string), "/v1/sessions "), "got %v", refused)
 	}
 }
 
@@ -398,9 +380,7 @@ func TestPrintedTextsAreSentOnce(t *testing.T) {
 				}
 				got = append(got, event.Text)
 			}
-			if strings.Join(got, "|") != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
+			should.Hold(t, strings.Join(got, "|") == test.want, "got %q, want %q", got, test.want)
 		})
 	}
 }
@@ -428,22 +408,16 @@ func TestHistories(t *testing.T) {
 		t.Errorf("%d runs, first %+v", len(all.Runs), first)
 	}
 	last := all.Runs[maxListedRuns-1].RunID
-	if two := list("?limit=1&before=" + last); len(two.Runs) != 1 || !strings.HasPrefix(two.Runs[0].Title, "1 # ") {
-		t.Errorf("before %s: %+v", last, two)
-	}
-	if rest := list("?before=" + last); len(rest.Runs) != 2 {
-		t.Errorf("before %s: %+v", last, rest)
-	}
-	if !f.readers.TryAcquire(maxReaders) {
-		t.Fatal("somebody reads")
-	}
+	two := list("?limit=1&before=" + last)
+	should.Hold(t, len(two.Runs) == 1 && strings.HasPrefix(two.Runs[0].Title, "1 # "), "before %s: %+v", last, two)
+	rest := list("?before=" + last)
+	should.Hold(t, len(rest.Runs) == 2, "before %s: %+v", last, rest)
+	must.Hold(t, f.readers.TryAcquire(maxReaders), "somebody reads")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	waits := httptest.NewRecorder()
 	f.ServeHTTP(waits, httptest.NewRequestWithContext(ctx, "GET", "/v1/sessions/mine/runs", nil))
-	if waits.Code == 200 {
-		t.Error("a list was read beside as many as may be")
-	}
+	should.Hold(t, waits.Code != 200, "a list was read beside as many as may be")
 	f.readers.Release(maxReaders)
 	f.Want(200, "POST", "/v1/sessions/secret/runs?wait_seconds=60", `{"code": "'hunter' + '22' # hunter22"}`)
 	_, runs := f.Do("GET", "/v1/sessions/secret/runs", "")
@@ -457,9 +431,8 @@ func TestHistories(t *testing.T) {
 		"/v1/sessions/mine/runs?limit=0": "invalid_argument", "/v1/sessions/mine/runs?limit=101": "invalid_argument", "/v1/sessions/mine/runs?limit=x": "invalid_argument",
 		"/v1/sessions/mine/runs?before=run-none": "run_not_found", "/v1/sessions/mine/runs/run-none": "run_not_found", "/v1/sessions/mine/runs/" + first.RunID + "/displays/0": "not_found",
 	} {
-		if status, body := f.Do("GET", path, ""); status < 400 || status >= 500 || !strings.Contains(body, `"code":"`+want+`"`) {
-			t.Errorf("%s: %d %s", path, status, body)
-		}
+		status, body := f.Do("GET", path, "")
+		should.Hold(t, status >= 400 && status < 500 && strings.Contains(body, `"code":"`+want+`"`), "%s: %d %s", path, status, body)
 	}
 }
 
@@ -485,14 +458,11 @@ func TestARunIsReadWithoutTheEngine(t *testing.T) {
 		d.Manager = sandbox.NewManager(config)
 		t.Cleanup(func() { d.Manager.Close(context.Background()) })
 	})
-	run, err := other.Run(sandbox.RunOptions{SessionID: "theirs", Language: sandbox.Python, Code: "1"})
-	must.OK(t, err)
+	run := must.Get(other.Run(sandbox.RunOptions{SessionID: "theirs", Language: sandbox.Python, Code: "1"}))(t)
 	<-run.Done()
 	path := "/v1/sessions/theirs/runs/" + run.ID
 	for status, wait := any(nil), time.Now().Add(time.Minute); status != "completed"; { // a history is written behind the run
-		if time.Now().After(wait) {
-			t.Fatalf("the run is %v", status)
-		}
+		must.Hold(t, !time.Now().After(wait), "the run is %v", status)
 		_, body := f.Do("GET", path, "")
 		var told map[string]any
 		_ = json.Unmarshal([]byte(body), &told)
@@ -501,22 +471,19 @@ func TestARunIsReadWithoutTheEngine(t *testing.T) {
 	asked := engine.lists.Load()
 	f.Want(200, "GET", path, "")
 	f.Want(404, "GET", path+"/displays/0", "")
-	if now := engine.lists.Load(); now != asked {
-		t.Errorf("the engine was asked %d times", now-asked)
-	}
+	now := engine.lists.Load()
+	should.Hold(t, now == asked, "the engine was asked %d times", now-asked)
 }
 
 func TestToolsThatAreOffAreNotServed(t *testing.T) {
 	f := start(t, func(d *tools.Deps) { d.Disable = []string{"read_artifact", "upload_file", "list_sessions"} })
 	for _, request := range []string{"GET /v1/sessions/a/files/x", "PUT /v1/sessions/a/files/x", "POST /v1/sessions/a/files", "GET /v1/sessions"} {
 		method, path, _ := strings.Cut(request, " ")
-		if status, _ := f.Do(method, path, "{}"); status != 404 && status != 405 {
-			t.Errorf("%s: %d", request, status)
-		}
+		status, _ := f.Do(method, path, "{}")
+		should.Hold(t, status == 404 || status == 405, "%s: %d", request, status)
 	}
-	if _, text := f.Do("GET", "/v1/openapi.json", ""); strings.Contains(text, "files/{path}") || !strings.Contains(text, "/v1/runs/{run_id}") {
-		t.Errorf("the document has %s", text)
-	}
+	_, text := f.Do("GET", "/v1/openapi.json", "")
+	should.Hold(t, !strings.Contains(text, "files/{path}") && strings.Contains(text, "/v1/runs/{run_id}"), "the document has %s", text)
 }
 
 // A request to whatever route is one call, however many tools it calls.
@@ -525,20 +492,184 @@ func TestEachRequestIsACall(t *testing.T) {
 	f := startWith(t, func(d *tools.Deps) { d.CallsPerMinute, d.Calls = 1, fair.NewBudget(time.Hour, 1) }, sandbox.Python, sandbox.Bash)
 	f.Want(201, "POST", "/v1/sessions", `{"session_id": "a", "limits": {"cpus": 1}}`) // a run, and a description
 	for _, r := range f.routes() {
-		name, want := r.Method+" "+r.Path, http.StatusTooManyRequests
-		if r.Idle {
-			want = http.StatusOK
-		}
 		w := httptest.NewRecorder()
 		f.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), r.Method, wildcard.ReplaceAllString(r.Path, "a"), strings.NewReader("{}")))
 		after, _ := strconv.Atoi(w.Header().Get("Retry-After"))
-		if w.Code != want || want == http.StatusTooManyRequests && (after < 3500 || after > 3600) {
-			t.Errorf("%s: %d, Retry-After %d", name, w.Code, after)
-		}
+		should.Hold(t, w.Code == http.StatusTooManyRequests && after >= 3500 && after <= 3600,
+			"%s %s: %d, Retry-After %d", r.Method, r.Path, w.Code, after)
 	}
 	f.freeReads = true
 	f.Want(200, "GET", "/v1/sessions", "")
-	if status, _ := f.Do("DELETE", "/v1/sessions/a", ""); status != http.StatusTooManyRequests {
-		t.Errorf("what changes something is %d where what reads is free", status)
+	status, _ := f.Do("DELETE", "/v1/sessions/a", "")
+	should.Hold(t, status == http.StatusTooManyRequests, "what changes something is %d where what reads is free", status)
+}
+
+func TestTitles(t *testing.T) {
+	for code, want := range map[string]string{
+		"":                                 "",
+		"x = 1\ny = 2":                     "x = 1",
+		"import numpy as np\n\nnp.ones(3)": "np.ones(3)",
+		"import os; print(os.getcwd())":    "print(os.getcwd())",
+		"import os":                        "import os",
+		"from a import (\n    b,\n    c,\n)\nb()":                        "b()",
+		"import {\n  a,\n  b\n} from 'x';\na(b)":                         "a(b)",
+		"import a from 'a'\nconst b = require('b')\nb(a)":                "b(a)",
+		"const {x} = await import('x');\nlet y = x()":                    "let y = x()",
+		"'use strict';\n// Add the numbers\n1 + 1":                       "Add the numbers",
+		"# Load the sales\nimport pandas as pd\npd.read_csv('x')":        "Load the sales",
+		"#!/usr/bin/env python\n# -*- coding: utf-8 -*-\nprint(1)":       "print(1)",
+		"# %%\nimport x\n%matplotlib inline\nx.plot()":                   "x.plot()",
+		"\"\"\"\nThe report.\n\"\"\"\nreport()":                          "The report.",
+		"/* Draw it */ draw()":                                           "Draw it",
+		"#######\n# Totals\n#######":                                     "Totals",
+		"import a\ntry:\n    a.b()\nexcept: pass":                        "a.b()",
+		"%pip install polars":                                            "%pip install polars",
+		"let a = require('a'); let b = 1; b":                             "let b = 1; b",
+		"import a\n6 * 7":                                                "6 * 7",
+		"6 * 7":                                                          "6 * 7",
+		"imported = 1":                                                   "imported = 1",
+		"print('" + strings.Repeat("x", 200) + "')":                      "print('" + strings.Repeat("x", maxTitle-7) + "…",
+		"import a\n" + strings.Repeat("import b\n", 10_000) + "print(1)": "import a",
+	} {
+		should.Equal(t, title(code), want, "%.60q", code)
 	}
+}
+
+// What makes something takes room for the worst case first: with a byte less it is refused, and all of it comes back.
+func TestWhatIsMadeTakesRoomFirst(t *testing.T) {
+	f := start(t, everything)
+	f.Want(200, "POST", "/v1/sessions/mine/runs?wait_seconds=60", `{"code": "1"}`)
+	var history int64
+	for history == 0 { // it is written behind the run
+		files, _ := filepath.Glob(filepath.Join(f.Deps.Manager.Config().StateDir, "*", "history", "*-run-*.over"))
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), `"code":"1"`) {
+				history = int64(len(text))
+			}
+		}
+	}
+	_, listed := f.Do("GET", "/v1/sessions/mine/runs", "")
+	_, id, _ := strings.Cut(listed, `"run-`)
+	id = "run-" + id[:13]
+	f.Want(200, "POST", "/v1/sessions/files/runs?wait_seconds=60", `{"code": "open('b.bin', 'wb').write(bytes(2000))"}`)
+	read := func(ctx context.Context) int { // looked at, and read
+		if _, err := f.Call(ctx, "read_artifact", Arguments{"path": web.Encode("b.bin"), "session_id": web.Encode("files")}); err != nil {
+			return web.StatusOf(err)
+		}
+		return http.StatusOK
+	}
+	for _, door := range []resttest.Door{
+		{Name: "a file that a model reads", Worst: 2 * 6 * 2000, Answer: read},
+		{Name: "a list of runs", Method: "GET", Path: "/v1/sessions/mine/runs", Worst: historyRoom * history},
+		{Name: "a run", Method: "GET", Path: "/v1/sessions/mine/runs/" + id, Worst: historyRoom*history + 2*JSONRoom*2},
+	} {
+		f.TakesRoomFirst(door)
+	}
+}
+
+func TestEarlierFilesAreSeen(t *testing.T) {
+	f := start(t, everything)
+	run := func(code string) string {
+		return f.Want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", fmt.Sprintf(`{"code": %q}`, code))["run_id"].(string)
+	}
+	var first, second string
+	var versions []any
+	for began := time.Now(); ; { // a run that begins at once leaves no time for a copy
+		first = run("_ = open('f.txt', 'w').write('one')")
+		second = run("_ = open('f.txt', 'w').write('three'); import os; os.remove('g') if os.path.exists('g') else open('g', 'w').close()")
+		versions = f.Want(200, "GET", "/v1/sessions/a/versions/f.txt", "")["versions"].([]any)
+		if len(versions) > 1 && versions[0].(map[string]any)["path"] == "f.txt@"+second {
+			break
+		}
+		must.Hold(t, time.Since(began) <= time.Minute, "there is no version: %v", versions)
+	}
+	_, text := f.Do("GET", "/v1/sessions/a/files/f.txt@"+second, "")
+	should.Hold(t, text == "one", "it was %q", text)
+	_, text = f.Do("GET", "/v1/sessions/a/files?before="+second, "")
+	should.Hold(t, strings.Contains(text, `"f.txt@`+second+`"`), "listed %s", text)
+	f.Want(201, "PUT", "/v1/sessions/a/files/f.txt@"+second, "a file of this name")
+	_, text = f.Do("GET", "/v1/sessions/a/files/f.txt@"+second, "")
+	should.Hold(t, text == "a file of this name", "it is %q", text)
+	for began, last := time.Now(), (map[string]any)(nil); ; { // it is written after the answer
+		last = f.Want(200, "GET", "/v1/sessions/a/runs", "")["runs"].([]any)[0].(map[string]any)
+		if did, known := last["files"].(map[string]any); known {
+			should.Hold(t, did["changed"] == 1.0 && strings.Contains(fmt.Sprint(did["paths"]), "map[how:changed path:f.txt]"),
+				"it did %v", did)
+			break
+		}
+		must.Hold(t, time.Since(began) <= time.Minute, "nothing is known: %v", last)
+	}
+	for range 6 {
+		run("1")
+	}
+	for path, want := range map[string]string{
+		"files?before=run-none":     `"run_not_found"`,
+		"files?before=" + first:     `"total":0`,
+		"files/g@" + first:          `"not_found"`,
+		"files/f.txt@run-none":      `"run_not_found"`,
+		"versions/..%2ff":           `"invalid_path"`,
+		"versions/none":             `"versions":[]`,
+		"files?before=../../../etc": `"run_not_found"`,
+	} {
+		status, text := f.Do("GET", "/v1/sessions/a/"+path, "")
+		should.Hold(t, strings.Contains(text, want), "%s: %d %s", path, status, text)
+	}
+}
+
+func TestMain(m *testing.M) {
+	// Nothing is installed here; the end-to-end tests check the tool's fields.
+	resttest.Main(m, func(id string) bool { return id != "packages.install" && !strings.HasPrefix(id, "other.") })
+}
+
+// few is a database with a row of every kind.
+type few struct{ sql.Database }
+
+type fewRows struct {
+	sql.Rows
+	read bool
+}
+
+func (few) Query(context.Context, sql.Query) (sql.Rows, error) { return &fewRows{}, nil }
+func (few) Table(context.Context, string, string) (*sql.TableDetail, error) {
+	return &sql.TableDetail{Columns: []sql.TableColumn{{Name: "a", Values: []string{"x"}}}, Indexes: []sql.Index{{}}}, nil
+}
+
+func (few) Schemas(context.Context) ([]sql.Schema, error) { return []sql.Schema{{Name: "s"}}, nil }
+func (few) Tables(context.Context, sql.TableFilter) ([]sql.Table, error) {
+	rows := int64(3)
+	return []sql.Table{{Name: "t", Rows: &rows}}, nil
+}
+func (few) Close() {}
+
+func (r *fewRows) Next() (more bool) { more, r.read = !r.read, true; return more }
+func (*fewRows) Err() error          { return nil }
+func (*fewRows) Close()              {}
+func (*fewRows) Columns() (list []sql.Column) {
+	for kind := sql.Text; kind <= sql.Array; kind++ {
+		list = append(list, sql.Column{Name: fmt.Sprint(kind), Kind: kind})
+	}
+	return list
+}
+
+func (*fewRows) Values() [][]byte {
+	return [][]byte{nil, []byte("true"), []byte("1"), []byte("NaN"), []byte("1.50"), []byte("2026-01-31"), []byte("13:05:00"), []byte("2026-01-31 13:05:00"),
+		[]byte("2026-01-31 13:05:00+00"), []byte("PT1S"), []byte("ff"), []byte(`{"a": [1]}`), []byte("[1, null]")}
+}
+
+// What has no other test here has the answers that the document says.
+func TestAnswersAreAsTheDocumentSays(t *testing.T) {
+	f := startWith(t, func(d *tools.Deps) {
+		d.Databases.Connections = sql.NewConnections([]sql.Source{{Name: "main"}}, func(sql.Source) (sql.Database, error) { return few{}, nil })
+		d.Databases.Timeout, d.Databases.MaxBytes = time.Minute, 1<<20
+	}, sandbox.Python, sandbox.Bash)
+	const session = "/v1/sessions/a"
+	f.Want(201, "POST", "/v1/sessions", `{"session_id": "a"}`)
+	run := f.Want(200, "POST", session+"/runs?wait_seconds=45", `{"code": "x = 1", "copy": true}`)["run_id"].(string)
+	f.Want(200, "GET", session, "")
+	f.Want(200, "GET", session+"/packages", "")
+	f.Want(200, "POST", session+"/restore", `{"run_id": "`+run+`"}`)
+	f.Want(200, "POST", session+"/sql", `{"query": "SELECT"}`)
+	f.Want(200, "POST", session+"/sql", `{"query": "SELECT", "save_as": "x.csv"}`)
+	f.Want(200, "GET", "/v1/sql", "")
+	f.Want(200, "GET", "/v1/sql?table=t", "")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -29,11 +30,9 @@ type Route struct {
 	// Serve answers in the place of the tool, in an API beside /v1.
 	Serve   func(h Host, w http.ResponseWriter, r *http.Request) error
 	Query   map[string]any // schemas of parameters
-	Needs   string         // the required one of them
 	Request Content        // the body
 	Answer  Content
-	Idle    bool // it does no work: a request for it is no call
-	Status  int  // 0: 200
+	Status  int // 0: 200
 
 	// always are arguments that no request gives.
 	always map[string]any
@@ -56,7 +55,8 @@ const (
 // own returns the routes of /v1.
 func own() []Route {
 	return []Route{
-		{Method: "GET", Path: "/v1/sessions", ID: "sessions.list", Summary: "List the sessions.", Tool: "list_sessions"},
+		{Method: "GET", Path: "/v1/sessions", ID: "sessions.list", Summary: "List the sessions.", Tool: "list_sessions",
+			Query: object{"all": object{"type": "boolean", "description": "For the owner: what the sessions of all principals take that running servers have open."}}},
 		{Method: "POST", Path: "/v1/sessions", ID: "sessions.create", Summary: "Make a session, or describe the one of that session_id.", Tool: "session_info",
 			serve: (*Server).createSession, Request: Schema[newSession], answerOf: "session_info", Status: http.StatusCreated, also: map[int]string{http.StatusOK: "It was there."}},
 		{Method: "GET", Path: inSession, ID: "sessions.get", Summary: "Describe a session.", Tool: "session_info"},
@@ -143,7 +143,7 @@ func (r *Route) names() (names []string) {
 
 func (s *Server) serve(w http.ResponseWriter, request *http.Request, r Route) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a run may take long; web.JSON sets one again
-	if err := s.count(request, r); err != nil {
+	if err := s.count(request); err != nil {
 		s.refuse(w, request, err)
 		return
 	}
@@ -152,6 +152,15 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r Route) {
 			s.refuse(w, request, err)
 			return
 		}
+	}
+	if all, _ := strconv.ParseBool(request.URL.Query().Get("all")); all && s.uses != nil && r.ID == "sessions.list" {
+		list, err := s.uses(request.Context())
+		if err != nil {
+			s.refuse(w, request, err)
+			return
+		}
+		web.JSON(w, request, http.StatusOK, map[string]any{"sessions": list})
+		return
 	}
 	if r.serve != nil {
 		r.serve(s, w, request)
@@ -192,8 +201,8 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r Route) {
 }
 
 // count counts a request as one call, whatever its route does.
-func (s *Server) count(request *http.Request, r Route) error {
-	if r.Idle || s.freeReads && (request.Method == http.MethodGet || request.Method == http.MethodHead) {
+func (s *Server) count(request *http.Request) error {
+	if s.freeReads && (request.Method == http.MethodGet || request.Method == http.MethodHead) {
 		return nil
 	}
 	return s.countCall()

@@ -201,15 +201,20 @@ func whose(ctx context.Context, address string) string {
 }
 
 // Take takes room for this many bytes from the share of ctx's request, waiting a while for it. It comes back with release, or when the
-// request is answered. If ctx belongs to no request, as in a command, there is always room.
+// request is answered. If ctx belongs to no request, as in a command, there is always room. The error is a fault: server_busy if others of
+// the same owner hold the room, and at once artifact_too_large if the request itself does.
 func Take(ctx context.Context, bytes int64) (release func(), err error) {
 	s, is := ctx.Value(servedKey{}).(*served)
 	if !is {
 		return func() {}, nil
 	}
+	owner := whose(ctx, s.address)
+	if min(bytes, Each) > s.free(owner, bytes > Small) {
+		return nil, fault.New(fault.ArtifactTooLarge, "Ask for less in one call.", "This takes more of the server's memory than one request may have.")
+	}
 	waiting, cancel := context.WithTimeout(ctx, s.of.Wait)
 	defer cancel()
-	share := s.of.Share(whose(ctx, s.address))
+	share := s.of.Share(owner)
 	if !share.Resize(waiting, bytes) {
 		share.GiveBack()
 		if ctx.Err() != nil {
@@ -236,6 +241,22 @@ func Take(ctx context.Context, bytes int64) (release func(), err error) {
 			share.GiveBack()
 		}
 	}, nil
+}
+
+// free returns the room of an owner, for large shares or for small ones, that the request does not hold itself.
+func (s *served) free(owner string, large bool) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	bytes := int64(EachSmall)
+	if large {
+		bytes = Each
+	}
+	for _, share := range s.taken {
+		if share.whose == owner && share.large == large {
+			bytes -= share.size
+		}
+	}
+	return bytes
 }
 
 // Growing takes room for growing data in a request, a piece at a time.

@@ -24,24 +24,16 @@ func TestMemoryOfAllClients(t *testing.T) {
 		}
 		last := m.Share("last")
 		got := make(chan bool)
-		if !last.Resize(t.Context(), Small) {
-			t.Error("there was no room for a small one")
-		}
+		should.Hold(t, last.Resize(t.Context(), Small), "there was no room for a small one")
 		go func() { got <- last.Resize(t.Context(), Small+1) }()
 		synctest.Wait()
-		if len(got) > 0 {
-			t.Error("there was room for another")
-		}
+		should.Hold(t, len(got) == 0, "there was room for another")
 		shares[0].Shrink(Small / 2) // a share that was large takes none of the room of small ones
-		if !<-got {
-			t.Error("there was no room for another")
-		}
+		should.Hold(t, <-got, "there was no room for another")
 		for _, s := range append(shares, last) {
 			s.GiveBack()
 		}
-		if !m.IsFree() {
-			t.Error("not all was given back")
-		}
+		should.Hold(t, m.IsFree(), "not all was given back")
 	})
 }
 
@@ -52,12 +44,16 @@ func TestWhatARequestMakes(t *testing.T) {
 		address, giveBack := m.Serve(t.Context(), "192.0.2.1")
 		as := func(name string) context.Context { return principal.With(address, principal.Principal{Name: name}) }
 		must.OK(t, should.ErrOf(Take(as("alice"), Each)))
-		if _, err := Take(as("alice"), 2*Small); fault.From(err).Code != fault.ServerBusy {
-			t.Errorf("beyond its share: %v", err)
+		if _, err := Take(as("alice"), 2*Small); fault.From(err).Code != fault.ArtifactTooLarge {
+			t.Errorf("beyond its share, which it holds itself: %v", err)
 		}
+		another, answered := m.Serve(t.Context(), "192.0.2.2")
+		if _, err := Take(principal.With(another, principal.Principal{Name: "alice"}), 2*Small); fault.From(err).Code != fault.ServerBusy {
+			t.Errorf("beyond its share, which another of its requests holds: %v", err)
+		}
+		answered()
 		for _, other := range []context.Context{as("bob"), address} {
-			release, err := Take(other, Each)
-			must.OK(t, err)
+			release := must.Get(Take(other, Each))(t)
 			release()
 			release()
 		}
@@ -67,12 +63,9 @@ func TestWhatARequestMakes(t *testing.T) {
 		should.OK(t, should.ErrOf(Take(as("alice"), Each-2*Small)))
 		should.Equal(t, Fit(address, Each+1), 1, "bytes of a longer answer have no room")
 		giveBack()
-		if !m.IsFree() {
-			t.Error("not all was given back")
-		}
-		if _, err := Take(as("alice"), 1); err == nil || !m.IsFree() {
-			t.Errorf("after the answer: %v", err)
-		}
+		should.Hold(t, m.IsFree(), "not all was given back")
+		_, err := Take(as("alice"), 1)
+		should.Hold(t, err != nil && m.IsFree(), "after the answer: %v", err)
 		should.OK(t, should.ErrOf(Take(t.Context(), 100*Each)), "beside all requests")
 	})
 }

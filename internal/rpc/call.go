@@ -43,14 +43,15 @@ type Call struct {
 	// Request sends the client a request and returns the result of its answer, as Requests.Do does. Nil if that cannot be.
 	Request func(ctx context.Context, until <-chan struct{}, method string, params any) (json.RawMessage, error)
 
-	came      time.Time
+	*outcome
 	errorCode int             // of an error in the place of mcp-go's, or 0
+	instead   any             // the result in the place of the handler's; nil: that stays
 	until     <-chan struct{} // closed when the question to the client needs no answer any more; nil: never
 }
 
 // NewCall returns the call of a request after its id was parsed. Its slices lie in the envelope's message.
 func NewCall(e *Envelope, id ID) Call {
-	c := Call{ID: id, Method: e.Method(), Message: e.Message(), Arguments: e.LargeArguments(), came: time.Now()}
+	c := Call{ID: id, Method: e.Method(), Message: e.Message(), Arguments: e.largeArguments(), outcome: &outcome{id: id, came: time.Now()}}
 	if token, err := ParseID(e.ProgressToken); err == nil {
 		c.Token = token.Raw // a token may be any value that an id may be
 	}
@@ -73,9 +74,15 @@ func callFrom(ctx context.Context) *Call {
 // Settled reports that the call of ctx took its place in the order that matters to it, so that the next call's handler may start, if the
 // transport keeps an order. Without it that happens when the handler returns. It does nothing if ctx belongs to no call.
 func Settled(ctx context.Context) {
-	if c := callFrom(ctx); c != nil && c.Settle != nil {
-		c.Settle()
+	if InOrder(ctx) {
+		callFrom(ctx).Settle()
 	}
+}
+
+// InOrder reports whether the transport keeps the order of calls.
+func InOrder(ctx context.Context) bool {
+	c := callFrom(ctx)
+	return c != nil && c.Settle != nil
 }
 
 // Begin reports that the handler of the call to which ctx belongs is at work, so that its client hears of it where the answer is a

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 )
@@ -114,44 +115,14 @@ func encode(v any) ([]byte, error) {
 	return bytes.ToValidUTF8(unescapeHTML(b.Bytes()), []byte("\ufffd")), nil
 }
 
-// unescapeHTML turns the escapes of <, > and & back, in place. mcp-go's types marshal
+// plainly turns the escapes of <, > and & back, and passes over escaped backslashes. mcp-go's types marshal
 // themselves with json.Marshal, which an encoder's SetEscapeHTML does not reach, and six
 // bytes for a < would make a page of HTML or a traceback half as long again.
+var plainly = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
+
 func unescapeHTML(b []byte) []byte {
-	first := bytes.Index(b, []byte(`\u00`))
-	if first < 0 {
+	if !bytes.Contains(b, []byte(`\u00`)) {
 		return b
 	}
-	// An escape before the first match may end in something that looks like one: go back to a byte that begins none.
-	for first > 0 && b[first-1] == '\\' {
-		first--
-	}
-	out := b[:first]
-	for i := first; i < len(b); {
-		n := 1
-		if b[i] == '\\' {
-			n = max(escapeLen(b[i:]), 1)
-			if c := htmlEscape(b[i : i+n]); c != 0 {
-				out = append(out, c)
-				i += n
-				continue
-			}
-		}
-		out = append(out, b[i:i+n]...)
-		i += n
-	}
-	return out
-}
-
-// htmlEscape is the character of an escape that json.Marshal makes for HTML's sake.
-func htmlEscape(escape []byte) byte {
-	switch string(escape) {
-	case `\u003c`:
-		return '<'
-	case `\u003e`:
-		return '>'
-	case `\u0026`:
-		return '&'
-	}
-	return 0
+	return []byte(plainly.Replace(string(b)))
 }

@@ -3,11 +3,12 @@ package rpc
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 )
 
 const (
@@ -17,8 +18,6 @@ const (
 	// MaxEnvelope bounds a message without the arguments set apart.
 	MaxEnvelope = 1 << 20
 )
-
-var errDuplicate = errors.New("duplicate member")
 
 // Fault is a message that gets a JSON-RPC error instead of being served.
 type Fault struct {
@@ -39,7 +38,6 @@ type Envelope struct {
 
 	// Parts of params, if it is an object that contains them.
 	arguments     []byte
-	argumentsAt   int // where arguments begin in params
 	ProgressToken []byte
 	RequestID     []byte // that is cancelled
 	Reason        []byte // why
@@ -47,121 +45,54 @@ type Envelope struct {
 	ClientInfo    []byte
 }
 
-// Parse takes a message apart in one pass. The message is not empty.
+// Parse takes a message apart. The message is not empty.
 func Parse(line []byte) (Envelope, *Fault) {
-	var e Envelope
-	s := scanner{data: line}
-	s.space()
-	switch s.peek() {
+	values, err := jsonbound.Request.Count(line)
+	e := Envelope{length: len(line), values: values}
+	if err != nil {
+		return e, refused(line, fmt.Errorf("%w; upload much as a file, and read that with code", err))
+	}
+	if !json.Valid(line) {
+		why := "not valid JSON"
+		if json.Valid(line[:valueEnd(line, next(line, 0))]) {
+			why = "more than one message on a line"
+		}
+		return e, &Fault{NullID, mcp.PARSE_ERROR, "Parse error: " + why}
+	}
+	switch line[next(line, 0)] {
 	case '{':
 	case '[':
-		return e, batchFault(&s)
+		return e, &Fault{NullID, mcp.INVALID_REQUEST, "Invalid Request: batches are not supported, send one message a line"}
 	default:
-		return e, otherFault(&s)
+		return e, &Fault{NullID, mcp.INVALID_REQUEST, "Invalid Request: a message is an object"}
 	}
-	if err := e.scan(&s); err != nil {
-		return e, scanFault(line, err)
-	}
-	e.length, e.values = len(line), s.values
-	if s.space(); s.pos != len(line) {
-		return e, &Fault{NullID, mcp.PARSE_ERROR, "Parse error: more than one message on a line"}
+	if err := e.scan(line); err != nil {
+		return e, refused(line, err)
 	}
 	return e, e.check(line)
 }
 
-func batchFault(s *scanner) *Fault {
-	if _, err := s.span(1); errors.Is(err, errSyntax) {
-		return &Fault{NullID, mcp.PARSE_ERROR, "Parse error: " + errSyntax.Error()}
-	}
-	return &Fault{NullID, mcp.INVALID_REQUEST, "Invalid Request: batches are not supported, send one message a line"}
+// refused returns the fault of a message that has an id, though it was not taken apart.
+func refused(line []byte, err error) *Fault {
+	var ends Ends
+	ends.Write(line)
+	return &Fault{ends.ID(), mcp.INVALID_REQUEST, "Invalid Request: " + err.Error()}
 }
 
-func otherFault(s *scanner) *Fault {
-	if err := s.value(1); err != nil {
-		return &Fault{NullID, mcp.PARSE_ERROR, "Parse error: " + err.Error()}
-	}
-	return &Fault{NullID, mcp.INVALID_REQUEST, "Invalid Request: a message is an object"}
-}
-
-// scanFault names the error that stopped the parser. A message that is merely refused is answered under its id, which may lie behind the
-// place where parsing ended.
-func scanFault(line []byte, err error) *Fault {
-	if errors.Is(err, errSyntax) {
-		return &Fault{NullID, mcp.PARSE_ERROR, "Parse error: " + err.Error()}
-	}
-	var sniffer Sniffer
-	sniffer.Write(line)
-	return &Fault{sniffer.ID(), mcp.INVALID_REQUEST, "Invalid Request: " + err.Error()}
-}
-
-func (e *Envelope) scan(s *scanner) error {
-	return s.object(1, func(key []byte) error {
-		switch string(key) {
-		case "jsonrpc":
-			return once(&e.version, s, 2)
-		case "id":
-			return once(&e.ID, s, 2)
-		case "method":
-			return once(&e.method, s, 2)
-		case "params":
-			return e.scanParams(s)
-		case "result", "error":
-			e.outcome = true
-		}
-		return s.value(2)
+func (e *Envelope) scan(line []byte) error {
+	var result, failure, meta []byte
+	err := parts(line, map[string]*[]byte{
+		"jsonrpc": &e.version, "id": &e.ID, "method": &e.method, "params": &e.Params, "result": &result, "error": &failure,
 	})
-}
-
-func (e *Envelope) scanParams(s *scanner) error {
-	if e.Params != nil {
-		return errDuplicate
+	e.outcome = result != nil || failure != nil
+	if err == nil {
+		err = parts(e.Params, map[string]*[]byte{"arguments": &e.arguments, "requestId": &e.RequestID, "reason": &e.Reason, "_meta": &meta})
 	}
-	start := s.pos
-	if s.peek() != '{' {
-		return once(&e.Params, s, 2)
+	if err == nil {
+		err = parts(meta, map[string]*[]byte{
+			"progressToken": &e.ProgressToken, mcp.MetaKeyProtocolVersion: &e.Version, mcp.MetaKeyClientInfo: &e.ClientInfo,
+		})
 	}
-	err := s.object(2, func(key []byte) error {
-		switch string(key) {
-		case "arguments":
-			e.argumentsAt = s.pos - start
-			return once(&e.arguments, s, 3)
-		case "requestId":
-			return once(&e.RequestID, s, 3)
-		case "reason":
-			return once(&e.Reason, s, 3)
-		case "_meta":
-			return e.scanMeta(s)
-		}
-		return s.value(3)
-	})
-	e.Params = s.data[start:s.pos:s.pos]
-	return err
-}
-
-func (e *Envelope) scanMeta(s *scanner) error {
-	if s.peek() != '{' {
-		return s.value(3)
-	}
-	return s.object(3, func(key []byte) error {
-		switch string(key) {
-		case "progressToken":
-			return once(&e.ProgressToken, s, 4)
-		case mcp.MetaKeyProtocolVersion:
-			return once(&e.Version, s, 4)
-		case mcp.MetaKeyClientInfo:
-			return once(&e.ClientInfo, s, 4)
-		}
-		return s.value(4)
-	})
-}
-
-// once reads a member that may not come twice: parsers differ in which of two they take, and the checked one must be the used one.
-func once(into *[]byte, s *scanner, depth int) error {
-	if *into != nil {
-		return errDuplicate
-	}
-	value, err := s.span(depth)
-	*into = value
 	return err
 }
 
@@ -185,7 +116,7 @@ func (e *Envelope) check(line []byte) *Fault {
 		return &Fault{id, mcp.INVALID_REQUEST, "Invalid Request: " + idErr.Error()}
 	case len(e.method) == 0 || e.method[0] != '"':
 		return &Fault{id, mcp.INVALID_REQUEST, "Invalid Request: method must be a string"}
-	case len(e.Params)+len(e.method)-len(e.LargeArguments()) > MaxEnvelope:
+	case len(e.Params)+len(e.method)-len(e.largeArguments()) > MaxEnvelope:
 		return &Fault{id, mcp.INVALID_REQUEST,
 			fmt.Sprintf("Invalid Request: over %d bytes beside the arguments", MaxEnvelope)}
 	}
@@ -204,17 +135,17 @@ func (e *Envelope) Method() string {
 	return name
 }
 
-// LargeArguments are the arguments that mcp-go does not get to see, nil for small ones.
-func (e *Envelope) LargeArguments() json.RawMessage {
+// largeArguments are the arguments that mcp-go does not get to see, nil for small ones.
+func (e *Envelope) largeArguments() json.RawMessage {
 	if len(e.arguments) <= InlineArguments || string(e.method) != `"`+string(mcp.MethodToolsCall)+`"` {
 		return nil
 	}
-	return e.arguments
+	return e.arguments[:len(e.arguments):len(e.arguments)]
 }
 
 // MemoryBytes estimates the memory of the message until it is answered.
 func (e *Envelope) MemoryBytes() int64 {
-	return MemoryBytes(int64(e.length), int64(e.length-len(e.LargeArguments())), int64(e.values))
+	return MemoryBytes(int64(e.length), int64(e.length-len(e.largeArguments())), int64(e.values))
 }
 
 // MemoryBytes estimates the memory of JSON text of a length, if a part of it is decoded as a whole, with copies, and holds this many values.
@@ -227,7 +158,7 @@ func MemoryBytes(length, decoded, values int64) int64 {
 // read another id or method than we did.
 func (e *Envelope) Message() json.RawMessage {
 	var b bytes.Buffer
-	b.Grow(len(e.Params) - len(e.LargeArguments()) + len(e.ID) + len(e.method) + 64)
+	b.Grow(len(e.Params) - len(e.largeArguments()) + len(e.ID) + len(e.method) + 64)
 	b.WriteString(`{"jsonrpc":"2.0"`)
 	if e.ID != nil {
 		b.WriteString(`,"id":`)
@@ -244,12 +175,13 @@ func (e *Envelope) Message() json.RawMessage {
 }
 
 func (e *Envelope) writeParams(b *bytes.Buffer) {
-	large := e.LargeArguments()
+	large := e.largeArguments()
 	if large == nil {
 		b.Write(e.Params)
 		return
 	}
-	b.Write(e.Params[:e.argumentsAt])
+	at := cap(e.Params) - cap(e.arguments) // both reach to the message's end
+	b.Write(e.Params[:at])
 	b.WriteString("null")
-	b.Write(e.Params[e.argumentsAt+len(large):])
+	b.Write(e.Params[at+len(large):])
 }

@@ -9,14 +9,13 @@ import (
 
 func TestMembersOfAnObject(t *testing.T) {
 	for text, want := range map[string]string{
-		`{}`:                             "",
-		`{"a":1 , "b\u0041" : [1,"}"] }`: `a=1;bA=[1,"}"];`,
-		`{"a":{"b":2},"a":"x\"y"}`:       `a={"b":2};a="x\"y";`,
-		`[]`:                             "!",
-		``:                               "!",
-		`{"a":1`:                         "!",
-		`{"a":}`:                         "!",
-		`{"a":1}x`:                       "!",
+		`{}`:                                   "",
+		`{"a":1 , "b\u0041" : [1,"}"] }`:       `a=1;bA=[1,"}"];`,
+		`{"a":{"b":2},"a":"x\"y"}`:             `a={"b":2};a="x\"y";`,
+		`[]`:                                   "!",
+		``:                                     "!",
+		` { "a" : -1e5 , "b":true}`:            `a=-1e5;b=true;`,
+		`{"a\\":"\\\\\"}","b":[[],{"c":[1]}]}`: `a\="\\\\\"}";b=[[],{"c":[1]}];`,
 	} {
 		got := ""
 		err := Members([]byte(text), func(name string, value []byte) error {

@@ -3,12 +3,14 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
@@ -25,17 +27,95 @@ func (e *GaveUpError) Error() string { return fmt.Sprintf("the client has waited
 // Is reports whether the error is also this one.
 func (e *GaveUpError) Is(target error) bool { return target == ErrCancelledByClient }
 
+// outcome is what becomes of the answer to a call.
+type outcome struct {
+	id   ID
+	came time.Time
+
+	mu   sync.Mutex
+	told []func(lost error)
+	lost error
+}
+
+// Answered reports that the answer was written, or with an error that the client does not read it. Nothing follows a loss.
+func (o *outcome) Answered(lost error) {
+	o.mu.Lock()
+	told := o.told
+	if o.lost != nil {
+		told = nil
+	}
+	o.lost = cmp.Or(o.lost, lost)
+	o.mu.Unlock()
+	for _, tell := range told {
+		tell(lost)
+	}
+}
+
+// OnAnswered has tell called when the answer to ctx's call was written, with nil, and when it turns out that the client does not read it,
+// with the cause: that may come after a nil. Without a call, nil comes at once.
+func OnAnswered(ctx context.Context, tell func(lost error)) {
+	c := callFrom(ctx)
+	if c == nil {
+		tell(nil)
+		return
+	}
+	c.mu.Lock()
+	c.told = append(c.told, tell)
+	lost := c.lost
+	c.mu.Unlock()
+	if lost != nil {
+		tell(lost)
+	}
+}
+
+const maxRecent = 8
+
+// Recent remembers a client's last answered calls: a client may have given up just before it could read an answer. The zero value is ready.
+type Recent struct {
+	mu  sync.Mutex
+	all []*outcome
+}
+
+// Add adds a call whose answer is being written.
+func (r *Recent) Add(c *Call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.mu.Lock(); len(c.told) == 0 {
+		c.mu.Unlock()
+		return // nobody asks
+	}
+	c.mu.Unlock()
+	r.all = append(r.all[max(0, len(r.all)-maxRecent+1):], c.outcome)
+}
+
+// Cancel notes that a client gave up a call. One that it cancels for another reason has its answer.
+func (r *Recent) Cancel(id ID, reason []byte) {
+	r.mu.Lock()
+	i := slices.IndexFunc(r.all, func(o *outcome) bool { return o.id.Key == id.Key })
+	var of *outcome
+	if i >= 0 {
+		of = r.all[i]
+		r.all = slices.Delete(r.all, i, i+1)
+	}
+	r.mu.Unlock()
+	if of != nil {
+		if cause := of.CancelCause(reason); cause != ErrCancelledByClient { //nolint:errorlint // one that gave up wraps it
+			of.Answered(cause)
+		}
+	}
+}
+
 var timedOut = regexp.MustCompile(`(?i)timed out(?: after ([0-9.]+) ?s)?`)
 
 // CancelCause returns why a call ends that its client cancels with this reason, as sent. The SDK for Python says "timed out after 5s".
-func (c *Call) CancelCause(reason []byte) error {
+func (o *outcome) CancelCause(reason []byte) error {
 	var said string
 	_ = json.Unmarshal(reason, &said) // a reason that is no text counts as none
 	match := timedOut.FindStringSubmatch(said)
 	if match == nil {
 		return ErrCancelledByClient
 	}
-	after := time.Since(c.came)
+	after := time.Since(o.came)
 	if n, err := strconv.ParseFloat(match[1], 64); err == nil && n > 0 && n < after.Seconds() {
 		after = time.Duration(n * float64(time.Second))
 	}

@@ -37,7 +37,7 @@ func ParseID(raw []byte) (ID, error) {
 		}
 		return ID{Raw: bytes.Clone(raw), Key: "s" + text}, nil
 	}
-	if raw[0] != '-' && !isDigit(raw[0]) {
+	if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
 		return NullID, errBadID
 	}
 	key, err := numberKey(string(raw))

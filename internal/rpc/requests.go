@@ -93,12 +93,17 @@ func CanElicit(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	can := client.GetClientCapabilities().Elicitation
-	if can == nil || can.Form == nil && can.URL != nil {
+	if !ElicitsForms(client.GetClientCapabilities()) {
 		return false
 	}
 	c := callFrom(ctx)
 	return mcp.IsModernProtocol(server.RequestProtocolVersion(ctx)) || c != nil && c.Request != nil
+}
+
+// ElicitsForms reports whether a client with these capabilities can ask its user by a form.
+func ElicitsForms(client mcp.ClientCapabilities) bool {
+	can := client.Elicitation
+	return can != nil && (can.Form != nil || can.URL == nil)
 }
 
 // AskUntil ends the questions of ctx's call to its client, once done is closed.

@@ -77,7 +77,6 @@ func typeWanted(goType string) string {
 	return "an object"
 }
 
-// namedParams are the params that name something.
 type namedParams struct {
 	Name   string `json:"name"`
 	URI    string `json:"uri"`

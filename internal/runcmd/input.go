@@ -22,26 +22,28 @@ import (
 
 // Request is a command line.
 type Request struct {
-	Args        []string // a file of code, or - for Stdin, and input files
-	Language    string   // empty: the language of the file's name
-	Interactive bool     // a prompt; the file of code may be left out then
-	Out         string   // the folder that files are saved to; empty: none
-	Stdin       io.Reader
-	CodeBytes   int64 // the longest code
-	InputBytes  int64 // the largest input file
+	Args       []string  // a file of code, or - for Stdin, and input files
+	Given      []string  // the code's arguments
+	Language   string    // empty: the language of the file's name
+	Out        string    // the folder that files are saved to; empty: none
+	Stdin      io.Reader // of the code
+	Data       io.Reader // the code's own stdin; nil: none
+	CodeBytes  int64     // the longest code
+	InputBytes int64     // the largest input file
 	// Kernels are the languages that are on.
 	Kernels map[sandbox.Language]sandbox.KernelConfig
 }
 
 // Job is the work that a command line asks for.
 type Job struct {
-	Language    sandbox.Language
-	Code        string // empty: a prompt alone
-	Interactive bool
-	Out         string
-	History     string        // the file of the prompt's history
-	inputs      []string      // paths; their last names all differ
-	dirs        *hostdir.Dirs // Out alone
+	Language sandbox.Language
+	Code     string
+	Out      string
+	file     string        // the file of the code; empty: it has none
+	given    []string      // its arguments
+	data     io.Reader     // its stdin; nil: none
+	inputs   []string      // paths; their last names all differ
+	dirs     *hostdir.Dirs // Out alone
 }
 
 // fromStdin, as the name of a file, means stdin.
@@ -49,17 +51,12 @@ const fromStdin = "-"
 
 // Read checks a command line, reads its code and makes the folder that files are saved to. The error is a fault.
 func Read(q Request) (*Job, error) {
-	job := &Job{Interactive: q.Interactive, Out: q.Out, inputs: q.Args}
-	code := fromStdin
-	if !q.Interactive || len(q.Args) > 0 && isCode(q.Args[0]) {
-		code, job.inputs = q.Args[0], q.Args[1:]
-		text, err := readCode(code, q.Stdin, q.CodeBytes)
-		if err != nil {
-			return nil, err
-		}
-		job.Code = text
+	text, err := readCode(q.Args[0], q.Stdin, q.CodeBytes)
+	if err != nil {
+		return nil, err
 	}
-	if err := job.setLanguage(q, code); err != nil {
+	job := &Job{Code: text, Out: q.Out, inputs: q.Args[1:], given: q.Given, data: q.Data, file: strings.TrimPrefix(q.Args[0], fromStdin)}
+	if err := job.setLanguage(q, q.Args[0]); err != nil {
 		return nil, err
 	}
 	if err := checkInputs(job.inputs, q.InputBytes); err != nil {
@@ -68,12 +65,7 @@ func Read(q Request) (*Job, error) {
 	return job, job.makeOut()
 }
 
-func isCode(name string) bool {
-	_, known := kernel.LanguageOfFile(name)
-	return known
-}
-
-// setLanguage finds the language: the one that is named, the one that the file's name says, or, at a prompt and for stdin, the first.
+// setLanguage finds the language: the one that is named, the one that the file's name says, or, for stdin, the first.
 func (j *Job) setLanguage(q Request, name string) error {
 	language, known := kernel.LanguageOfFile(name)
 	switch {
@@ -82,7 +74,7 @@ func (j *Job) setLanguage(q Request, name string) error {
 			return fault.New(fault.InvalidArgument, "Use "+kernel.ListLanguages("or")+".", "There is no language %q.", q.Language)
 		}
 	case known:
-	case q.Interactive, name == fromStdin:
+	case name == fromStdin:
 		language = kernel.Languages[0].Language
 	default:
 		return fault.New(fault.InvalidArgument,
@@ -96,7 +88,6 @@ func (j *Job) setLanguage(q Request, name string) error {
 	return nil
 }
 
-// readCode reads a file of code.
 func readCode(name string, stdin io.Reader, limit int64) (string, error) {
 	from := stdin
 	if name != fromStdin {
@@ -114,7 +105,7 @@ func readCode(name string, stdin io.Reader, limit int64) (string, error) {
 	case bytes.IndexByte(text, 0) >= 0:
 		return "", notText(name)
 	case int64(len(text)) > limit:
-		return "", fault.New(fault.CodeTooLarge, "Raise --code-limit, or give parts of it as input files that the code imports.",
+		return "", fault.New(fault.CodeTooLarge, "Give parts of it as input files that the code imports.",
 			"The code in %q has more than %s.", name, units.HumanSize(float64(limit)))
 	case !utf8.Valid(text):
 		return "", notText(name)

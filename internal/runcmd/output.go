@@ -12,13 +12,12 @@ import (
 // printer prints one stream of a run as it comes: first as a terminal would show it, line by line, and the stream's file once that is too
 // long.
 type printer struct {
-	to       io.Writer
-	open     func(path string, offset int64) (io.ReadCloser, error)
-	mask     *secrets.Masker
-	shown    string // the printed part of the terminal's text
-	lines    int64  // of that
-	bytes    int64  // of the file, printed or passed over
-	lineOpen bool   // the printed text does not end a line
+	to    io.Writer
+	open  func(path string, offset int64) (io.ReadCloser, error)
+	mask  *secrets.Masker
+	shown string // the printed part of the terminal's text
+	lines int64  // of that
+	bytes int64  // of the file, printed or passed over
 }
 
 // soFar prints the new part of a stream that goes on.
@@ -69,10 +68,7 @@ func (p *printer) print(text string) {
 }
 
 func (p *printer) write(text string) {
-	if text != "" {
-		_, _ = io.WriteString(p.to, text)
-		p.lineOpen = !strings.HasSuffix(text, "\n")
-	}
+	_, _ = io.WriteString(p.to, text)
 }
 
 // printFile prints the new part of the stream's file.
@@ -97,14 +93,10 @@ func (p *printer) printFile(path string) error {
 		p.write(string(p.mask.MaskBytes(all)))
 		return err
 	}
-	n, err := io.Copy(writerFunc(func(part []byte) (int, error) { p.write(string(part)); return len(part), nil }), from)
+	n, err := io.Copy(p.to, from)
 	p.bytes += n
 	return err
 }
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(part []byte) (int, error) { return f(part) }
 
 func ignoreEOF(err error) error {
 	if err == io.EOF { //nolint:errorlint // as a reader returns it

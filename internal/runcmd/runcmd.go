@@ -1,4 +1,4 @@
-// Package runcmd runs files of code, and code typed at a prompt, in a sandbox: for people and for scripts.
+// Package runcmd runs files of code in a sandbox: for people and for scripts.
 //
 // Read makes a Job of a command line and touches nothing but the files that it names; Runner.Run does it.
 package runcmd
@@ -9,7 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,12 +21,14 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // Exit codes beside the code's own. A supervisor gives a run that did not end by itself 124 for timed out, 130 for interrupted and 137 for
 // killed.
 const (
-	ExitUnsaved     = 1   // the code ran, and its files could not be saved
+	exitUnsaved     = 1   // the code ran, and its files could not be saved
 	ExitNotRun      = 2   // the code could not be run
 	ExitInterrupted = 130 // before the code began
 )
@@ -37,8 +40,7 @@ type Runner struct {
 	SessionID      string // empty: the manager's default session
 	Stdout, Stderr *os.File
 	// Install installs the packages that code declares.
-	Install        func(context.Context, sandbox.RunOptions) error
-	Draw           Draw        // nil: figures are files alone
+	Install        func(ctx context.Context, o sandbox.RunOptions, tell func(format string, args ...any)) error
 	Complain       func(error) // reports an error, most often a fault
 	stdout, stderr io.Writer   // harmless to a terminal
 }
@@ -49,14 +51,7 @@ func (r *Runner) Run(ctx context.Context) int {
 	if err := r.upload(ctx); err != nil {
 		return r.notRun(ctx, err)
 	}
-	if !r.Job.Interactive {
-		return r.run(ctx, r.Job.Code)
-	}
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // one that comes just after a run's end must not end us
-	if r.Job.Code != "" {
-		r.runTyped(ctx, r.Job.Code)
-	}
-	return r.prompt(ctx)
+	return r.run(ctx)
 }
 
 // harmless writes control characters as their pictures where a terminal would obey them.
@@ -84,21 +79,41 @@ func (r *Runner) upload(ctx context.Context) error {
 	return nil
 }
 
-// runTyped is run for somebody at a prompt: an interrupt ends the run and not the program.
-func (r *Runner) runTyped(ctx context.Context, code string) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
-	r.run(ctx, code)
+// before returns the code that gives the job its arguments and its data, which becomes a hidden file of the session.
+func (r *Runner) before(ctx context.Context) (code string, err error) {
+	stdin := ""
+	if r.Job.data != nil {
+		defer time.AfterFunc(2*time.Second, func() { r.say("reading the code's data from stdin; < /dev/null gives it none") }).Stop()
+		stdin = engine.WorkDir + "/.stdin"
+		_, _, err = r.Manager.Upload(ctx, sandbox.Upload{SessionID: r.SessionID, Path: ".stdin", Overwrite: true, Content: r.Job.data})
+	}
+	return runs.Arguments(r.Job.Language, r.Job.file, r.Job.given, stdin), err
 }
 
-// run runs code and returns its exit code.
-func (r *Runner) run(ctx context.Context, code string) int {
+// cellName matches the name of a run's code in an error.
+var cellName = regexp.MustCompile(`<cell \d+>|\bcell-\d+\.[cm]?[jt]s\b`)
+
+// named returns a traceback with the name of the job's file. The last run of several has the highest number.
+func (j *Job) named(traceback string) string {
+	cells := cellName.FindAllString(traceback, -1)
+	if j.file == "" || len(cells) == 0 {
+		return traceback
+	}
+	own := slices.MaxFunc(cells, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	return strings.ReplaceAll(traceback, own, j.file)
+}
+
+// run runs the code and returns its exit code.
+func (r *Runner) run(ctx context.Context) int {
 	before, err := r.filesNow(ctx)
 	if err != nil {
 		return r.notRun(ctx, err)
 	}
-	options := sandbox.RunOptions{SessionID: r.SessionID, Language: r.Job.Language, Code: code}
-	if err := r.Install(ctx, options); err != nil {
+	options := sandbox.RunOptions{SessionID: r.SessionID, Language: r.Job.Language, Code: r.Job.Code}
+	if err := r.Install(ctx, options, r.say); err != nil {
+		return r.notRun(ctx, err)
+	}
+	if options.Before, err = r.before(ctx); err != nil {
 		return r.notRun(ctx, err)
 	}
 	run, err := r.Manager.Run(options)
@@ -116,7 +131,7 @@ func (r *Runner) run(ctx context.Context, code string) int {
 	}
 	if err := r.save(context.WithoutCancel(ctx), before, res); err != nil {
 		r.Complain(err)
-		return cmp.Or(res.ExitCode, ExitUnsaved)
+		return cmp.Or(res.ExitCode, exitUnsaved)
 	}
 	return res.ExitCode
 }
@@ -156,9 +171,6 @@ func (r *Runner) follow(ctx context.Context, run *sandbox.Run) (*sandbox.Result,
 				if missing := p.rest(p.stream); missing > 0 {
 					r.say("%d of %d bytes of %s were not kept", missing, p.stream.Bytes, p.name)
 				}
-				if r.Job.Interactive && p.lineOpen {
-					fmt.Fprintln(p.to) // a prompt begins a line
-				}
 			}
 			return res, nil
 		}
@@ -176,13 +188,12 @@ func (r *Runner) show(res *sandbox.Result) {
 		r.say("printed meanwhile by an earlier run:\n%s", b.Text)
 	}
 	for _, d := range res.Displays {
-		r.display(d)
-	}
-	if res.Value != nil && r.Job.Interactive {
-		fmt.Fprintln(r.stdout, *res.Value)
+		if text := d.Data["text/plain"]; d.Path == "" && len(text) > 0 { // others are files
+			fmt.Fprintln(r.stdout, string(text))
+		}
 	}
 	if e := res.Error; e != nil {
-		fmt.Fprintln(r.stderr, strings.TrimRight(cmp.Or(e.Traceback, e.Name+": "+e.Message), "\n"))
+		fmt.Fprintln(r.stderr, strings.TrimRight(r.Job.named(cmp.Or(e.Traceback, e.Name+": "+e.Message)), "\n"))
 	}
 	for _, note := range res.Notes {
 		r.say("%s", note)
@@ -201,17 +212,7 @@ func (r *Runner) show(res *sandbox.Result) {
 	case res.Status == sandbox.Killed:
 		r.say("killed after %v: the interpreter died (%s)", took, cmp.Or(res.Cause, "nobody knows why"))
 	}
-	if res.VariablesLost && r.Job.Interactive {
+	if res.VariablesLost && r.SessionID != "" {
 		r.say("variables are gone, files are kept")
-	}
-}
-
-// display draws a figure if the terminal can, and prints a displayed text; other things are files.
-func (r *Runner) display(d sandbox.Display) {
-	if r.Draw != nil && r.Draw(r.Stdout, d.Data) {
-		return
-	}
-	if text := d.Data["text/plain"]; d.Path == "" && len(text) > 0 {
-		fmt.Fprintln(r.stdout, string(text))
 	}
 }

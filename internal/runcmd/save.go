@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -30,7 +30,7 @@ func (r *Runner) listFiles(ctx context.Context, res *sandbox.Result) {
 		names = append(names, a.Path+" ("+units.HumanSize(float64(a.SizeBytes))+")")
 	}
 	if len(names) > 0 {
-		r.say("%s made; --out FOLDER keeps what is made: %s", files(total), named(names, total))
+		r.say("%s made; --out FOLDER keeps what is made: %s", text.Count(total, "file"), named(names, total))
 	}
 }
 
@@ -68,7 +68,6 @@ func (r *Runner) hash(ctx context.Context, path string) string {
 	return string(hash.Sum(nil))
 }
 
-// mostNamed limits the files that are named.
 const mostNamed = 20
 
 // named joins the names of the first of so many files.
@@ -78,13 +77,6 @@ func named(names []string, total int) string {
 		list += ", …"
 	}
 	return list
-}
-
-func files(n int) string {
-	if n == 1 {
-		return "1 file"
-	}
-	return fmt.Sprintf("%d files", n)
 }
 
 // filesNow returns the session's files where they will be saved, by their paths.
@@ -131,10 +123,10 @@ func (r *Runner) save(ctx context.Context, before map[string]sandbox.File, res *
 		}
 	}
 	if len(problems) > 0 {
-		return fault.New(fault.ExecutionFailed, "See above; run it again with another --out.", "%d of %s could not be saved.", len(problems), files(len(after)))
+		return fault.New(fault.ExecutionFailed, "See above; run it again with another --out.", "%d of %s could not be saved.", len(problems), text.Count(len(after), "file"))
 	}
 	if len(after) > 0 {
-		r.say("%s saved to %s: %s", files(len(after)), r.Job.Out, named(slices.Sorted(maps.Keys(after)), len(after)))
+		r.say("%s saved to %s: %s", text.Count(len(after), "file"), r.Job.Out, named(slices.Sorted(maps.Keys(after)), len(after)))
 	}
 	return nil
 }

@@ -79,7 +79,6 @@ func newAutomaton(patterns []pattern, grouped bool) *automaton {
 	return a
 }
 
-// grow adds a node and the edge to it.
 func (a *automaton) grow(e edge, n node) int {
 	to := len(a.nodes)
 	a.nodes = append(a.nodes, n)

@@ -156,7 +156,6 @@ type span struct {
 	name     string // of the secret; empty for a part
 }
 
-// replacement returns the text that stands for the span.
 func (s span) replacement() string {
 	if s.name == "" {
 		return "[masked]"

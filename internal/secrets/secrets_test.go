@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -75,15 +76,12 @@ func TestEveryLineOfALongSecretIsMasked(t *testing.T) {
 	for name, value := range map[string]string{"in lines": key, "in one line": strings.ReplaceAll(key, "\n", `\n`)} {
 		m := New(map[string]string{"KEY": value})
 		for _, text := range []string{key, strings.ReplaceAll(key, "\n", "\r\n"), strings.ReplaceAll(key, "\n", `\n`), strings.ReplaceAll(key, "\n", " ")} {
-			if got := m.Mask("x" + text + "y"); strings.Contains(got, "MIIE") || strings.Contains(got, "ggSj") {
-				t.Errorf("%s: %q became %q", name, text, got)
-			}
+			got := m.Mask("x" + text + "y")
+			should.Hold(t, !strings.Contains(got, "MIIE") && !strings.Contains(got, "ggSj"), "%s: %q became %q", name, text, got)
 		}
 		should.Equal(t, m.Mask("  3: ggSjAgEAAoIBAQC7VJTUt9Us8cKjMzEfYyji."), "  3: [masked: KEY].", "%s: a line", name)
 		for _, text := range []string{"-----BEGIN PRIVATE KEY-----", "0vQ=", "a line\nand another"} {
-			if got := m.Mask(text); got != text {
-				t.Errorf("%s: %q became %q", name, text, got)
-			}
+			should.Equal(t, m.Mask(text), text, "%s", name)
 		}
 	}
 }
@@ -138,14 +136,11 @@ func TestALongValueTakesLittleMemory(t *testing.T) {
 	for _, a := range m.all() {
 		nodes += len(a.nodes)
 	}
-	if nodes > 16*len(value) {
-		t.Errorf("%d nodes for %d bytes", nodes, len(value))
-	}
+	should.Hold(t, nodes <= 16*len(value), "%d nodes for %d bytes", nodes, len(value))
 	quoted, _ := json.Marshal(value)
 	for _, text := range []string{value, string(quoted), url.QueryEscape(value), base64.StdEncoding.EncodeToString([]byte(value)), hex.EncodeToString([]byte(value))} {
-		if got := m.Mask(text); !strings.Contains(got, "[masked: KEY]") || len(got) > 20 {
-			t.Errorf("%.40q became %.40q", text, got)
-		}
+		got := m.Mask(text)
+		should.Hold(t, strings.Contains(got, "[masked: KEY]") && len(got) <= 20, "%.40q became %.40q", text, got)
 	}
 }
 
@@ -154,9 +149,8 @@ func TestALogIsMasked(t *testing.T) {
 	m := New(map[string]string{"KEY": `hunt"er22`})
 	slog.New(slog.NewJSONHandler(m.Writer(&b), nil)).Info("x", "said", `hunt"er22`)
 	slog.New(slog.NewTextHandler(m.Writer(&b), nil)).Info("x", "error", errors.New(`it is hunt"er22`))
-	if text := b.String(); strings.Contains(text, "er22") || strings.Count(text, "[masked: KEY]") != 2 {
-		t.Errorf("the log: %s", text)
-	}
+	text := b.String()
+	should.Hold(t, !strings.Contains(text, "er22") && strings.Count(text, "[masked: KEY]") == 2, "the log: %s", text)
 }
 
 // Text that was made to be slow to look through takes no longer than other text: were every way to read
@@ -164,9 +158,7 @@ func TestALogIsMasked(t *testing.T) {
 func TestHostileTextIsMaskedInOneGo(t *testing.T) {
 	m := New(map[string]string{"KEY": strings.Repeat(`\`, 40) + "ab"})
 	text := strings.Repeat(`\`, 2000)
-	if got := m.Mask(text + "!"); got != text+"!" {
-		t.Errorf("became %.100q", got)
-	}
+	should.Equal(t, m.Mask(text+"!"), text+"!", "became")
 }
 
 func TestEveryTextOfFieldsIsMasked(t *testing.T) {
@@ -219,8 +211,137 @@ func FuzzMask(f *testing.F) {
 			return
 		}
 		_, _, _ = m.MaskHead(after+value), m.MaskTail(value+after), m.MaskPart(after)
-		if got := m.Mask(before + value + after); strings.HasPrefix(got, before+value) {
-			t.Errorf("%q is not masked in %q: %q", value, before+value+after, got)
+		got := m.Mask(before + value + after)
+		should.Hold(t, !strings.HasPrefix(got, before+value), "%q is not masked in %q: %q", value, before+value+after, got)
+	})
+}
+
+// awkward has every character that an encoder writes in another way.
+const awkward = `s3cret/Pa+ss "word"&%'=$#ü~!`
+
+// What the encoders of bash, dash, Node and Python print for it.
+var encoded = map[string]string{
+	"declare -p in bash":              `X="s3cret/Pa+ss \"word\"&%'=\$#ü~!"`,
+	"printf %q in bash":               `s3cret/Pa+ss\ \"word\"\&%\'=\$#ü~\!`,
+	"an assignment in dash":           `X='s3cret/Pa+ss "word"&%'"'"'=$#ü~!'`,
+	"a password in Node's URL":        `s3cret%2FPa+ss%20%22word%22&%'%3D$%23%C3%BC~!`,
+	"a path in Node's URL":            `/s3cret/Pa+ss%20%22word%22&%'=$%23%C3%BC~!`,
+	"a query in Node's URL":           `?q=s3cret/Pa+ss%20%22word%22&%%27=$%23%C3%BC~!`,
+	"a fragment in Node's URL":        `#s3cret/Pa+ss%20%22word%22&%'=$#%C3%BC~!`,
+	"Node's URLSearchParams":          `q=s3cret%2FPa%2Bss+%22word%22%26%25%27%3D%24%23%C3%BC%7E%21`,
+	"JavaScript's encodeURI":          `s3cret/Pa+ss%20%22word%22&%25'=$#%C3%BC~!`,
+	"Python's quote":                  `s3cret/Pa%2Bss%20%22word%22%26%25%27%3D%24%23%C3%BC~%21`,
+	"Python's requests":               `s3cret/Pa+ss%20%22word%22&%'=$#%C3%BC~!`,
+	"Python's ascii":                  `'s3cret/Pa+ss "word"&%\'=$#\xfc~!'`,
+	"Python's ascii, in bytes":        `s3cret/Pa+ss "word"&%'=$#\xfc~!`,
+	"Python's bytes":                  `b's3cret/Pa+ss "word"&%\'=$#\xc3\xbc~!'`,
+	"JSON in ASCII":                   `"s3cret/Pa+ss \"word\"&%'=$#\u00fc~!"`,
+	"quoted-printable":                `s3cret/Pa+ss "word"&%'=3D$#=C3=BC~!`,
+	"HTML":                            `s3cret/Pa+ss &quot;word&quot;&amp;%&#x27;=$#ü~!`,
+	"hexadecimal digits with hyphens": `73-33-63-72-65-74-2f-50-61-2b-73-73-20-22-77-6f-72-64-22-26-25-27-3d-24-23-c3-bc-7e-21`,
+	"base64 in PHP's JSON":            `czNjcmV0L1BhK3NzICJ3b3JkIiYlJz0kI8O8fiE=`,
+}
+
+func TestWhatEncodersPrintIsMasked(t *testing.T) {
+	m := New(map[string]string{"KEY": awkward})
+	for name, text := range encoded {
+		if got := m.Mask(text); !strings.Contains(got, "[masked: KEY]") || len(got) > len("X='[masked: KEY]'")+len("Pz8/")+len(`\u003d`) {
+			t.Errorf("%s: %q became %q", name, text, got)
 		}
+		for length := 1; length < len(text); length++ {
+			var out strings.Builder
+			streamed(t, m.Stream(&out), text+", and more", length)
+			want := m.Mask(text + ", and more")
+			should.Hold(t, out.String() == want, "%s in pieces of %d became %q instead of %q", name, length, out.String(), want)
+			if got := m.MaskHead("It is: " + text[:length]); length >= 24 && (strings.Contains(got, text[4:12]) || !strings.Contains(got, "masked")) {
+				t.Errorf("%s: the head %q became %q", name, text[:length], got)
+			}
+			if got := m.MaskTail(text[length:] + "."); length+24 < len(text) && !strings.HasPrefix(got, "[masked") && length > 5 {
+				t.Errorf("%s: the tail %q became %q", name, text[length:], got)
+			}
+		}
+	}
+}
+
+// Of a value of two lines, too, which are no secrets by themselves here.
+func TestWhatEncodersPrintOfTwoLinesIsMasked(t *testing.T) {
+	m := New(map[string]string{"KEY": "a+b/c\nü\"'"})
+	for name, text := range map[string]string{
+		"a password in Node's URL": "a+b%2Fc%0A%C3%BC%22'",
+		"printf %q in bash":        `$'a+b/c\nü"\''`,
+		"Python's ascii":           `'a+b/c\n\xfc"\''`,
+		"quoted-printable":         "a+b/c=0A=C3=BC\"'",
+	} {
+		got := m.Mask(text)
+		should.Hold(t, strings.Contains(got, "[masked: KEY]") && len(got) <= len("$'[masked: KEY]'"), "%s: %q became %q", name, text, got)
+	}
+}
+
+// streamed writes a text in pieces of some length.
+func streamed(t *testing.T, stream *Stream, text string, length int) {
+	t.Helper()
+	for len(text) > 0 {
+		piece := text[:min(length, len(text))]
+		text = text[len(piece):]
+		must.OK(t, should.ErrOf(stream.Write([]byte(piece))))
+	}
+	must.OK(t, stream.Close())
+}
+
+func TestAStreamIsMaskedHoweverItIsCut(t *testing.T) {
+	m := New(map[string]string{"KEY": secret, "FIRST": "abcdefgh", "SECOND": "efgh-more-of-it", "THIRD": "bcdefghX1"})
+	encoded := base64.StdEncoding.EncodeToString([]byte("user:" + secret + ", and more"))
+	for _, text := range []string{
+		"", "nothing", secret, "key=" + secret + "; and " + url.QueryEscape(secret) + ".", secret[:8], "it is " + secret[:10], secret + secret,
+		encoded, encoded[:20] + "\r\n" + encoded[20:], encoded[:20] + `\n` + encoded[20:], encoded[:20] + `\r\n` + encoded[20:],
+		hex.EncodeToString([]byte(secret[:9])) + `\n` + hex.EncodeToString([]byte(secret[9:])), secret[:12] + "...", secret[:14] + "… and", secret[:12] + "..", secret[:11] + "...",
+		`\\\x73` + secret[1:], "s3cret%2FPa+ss%20%22word%22&%", "%2s3cret%2fPa%2%2b", "abcdefgh", "abcdefgh-more", "abcdefgh-more-of-it.", "abcdefghX1.", "abcdefghX2", "abcdefgabcdefgh",
+	} {
+		for length := 1; length < len(text)+2; length++ {
+			var out, sized strings.Builder
+			streamed(t, m.Stream(&out), text, length)
+			should.Equal(t, out.String(), m.Mask(text), "%q in pieces of %d", text, length)
+			streamed(t, m.StreamBytes(&sized), text, length)
+			if len(sized.String()) != len(text) || m.In([]byte(sized.String())) || m.In([]byte(text)) != strings.Contains(sized.String(), "****") {
+				t.Errorf("%q in pieces of %d became %q", text, length, sized.String())
+			}
+		}
+	}
+}
+
+// An escape that is not whole yet reads as more of the secret's second line.
+func TestAStreamMasksNoMoreThanIsThere(t *testing.T) {
+	m := New(map[string]string{"KEY": "'… \\d83dd83d ;2Bn\n&aa\"d83d\\"})
+	const text = `x\'\u2026 \\d83dd83d ;2Bn\n\u0026aa\"d83d\\\'\xe2\x80\xa6 \\d83dd8…de00'`
+	for length := 1; length < len(text); length++ {
+		var out strings.Builder
+		streamed(t, m.Stream(&out), text, length)
+		should.Equal(t, out.String(), "x[masked: KEY][masked: KEY]…de00'", "in pieces of %d", length)
+	}
+}
+
+func TestAStreamHoldsBackNoMoreThanABeginning(t *testing.T) {
+	var out strings.Builder
+	stream := New(map[string]string{"KEY": "hunter22"}).Stream(&out)
+	for _, step := range []struct{ write, want string }{{"data: 1\n\n", "data: 1\n\n"}, {"a hunt", "data: 1\n\na "}, {"s", "data: 1\n\na hunts"}} {
+		fmt.Fprint(stream, step.write)
+		should.Equal(t, out.String(), step.want, "after %q there", step.write)
+	}
+}
+
+func TestAStreamWithoutSecretsChangesNothing(t *testing.T) {
+	var out strings.Builder
+	streamed(t, (*Masker)(nil).StreamBytes(&out), "as it is", 3)
+	should.Equal(t, out.String(), "as it is")
+}
+
+func FuzzStream(f *testing.F) {
+	f.Add("hunter22", "a hunter22 hunter2hunter22", 3)
+	f.Add("…\r0#aamp;#0bA", `…`+"\r0#aamp;#0b"+`\xe2\x80\xa6\r0#aamp;#0bA`, 1)
+	f.Fuzz(func(t *testing.T, value, text string, length int) {
+		m := New(map[string]string{"X": value, "Y": value + "-" + value})
+		var out strings.Builder
+		streamed(t, m.Stream(&out), text, max(1, length))
+		should.Equal(t, out.String(), m.Mask(text), "%q with %q", text, value)
 	})
 }

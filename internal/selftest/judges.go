@@ -20,7 +20,7 @@ func judgeSecrets(ctx context.Context, t *tester, row *Row, source attacks.Attac
 	if err != nil {
 		return err
 	}
-	answer, err := t.answer(ctx, row.Language, program)
+	answer, err := t.answer(ctx, program)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func forms(value string) map[string]string {
 // judgeOwnUser asks another session who it is.
 func judgeOwnUser(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	var who Row
-	if err := t.ask(ctx, t.other, "who", row.Language, t.facts, &who); err != nil {
+	if err := t.ask(ctx, t.other, "who", t.facts, &who); err != nil {
 		return err
 	}
 	if len(who.Notes) != 2 {
@@ -81,7 +81,7 @@ func judgeTrespass(ctx context.Context, t *tester, row *Row, source attacks.Atta
 	facts := t.facts
 	facts.Token += "-neighbour" // the host listens by the other name
 	var settled Row
-	if err := t.ask(ctx, t.other, "neighbour", row.Language, facts, &settled); err != nil {
+	if err := t.ask(ctx, t.other, "neighbour", facts, &settled); err != nil {
 		return err
 	}
 	if len(settled.Notes) != 2 {
@@ -102,7 +102,7 @@ func judgeTrespass(ctx context.Context, t *tester, row *Row, source attacks.Atta
 		return err
 	}
 	var after Row
-	if err := t.ask(ctx, t.other, "neighbour_after", row.Language, facts, &after); err != nil {
+	if err := t.ask(ctx, t.other, "neighbour_after", facts, &after); err != nil {
 		return err
 	}
 	if after.Status != Proven {
@@ -112,9 +112,9 @@ func judgeTrespass(ctx context.Context, t *tester, row *Row, source attacks.Atta
 }
 
 // ask runs a program that is no attack and fills a row of nobody's in.
-func (t *tester) ask(ctx context.Context, m *sandbox.Manager, name string, language sandbox.Language, facts attacks.Facts, row *Row) error {
-	*row = Row{Language: language, Refusals: map[string]int{}}
-	source, err := attacks.Session(name, string(language))
+func (t *tester) ask(ctx context.Context, m *sandbox.Manager, name string, facts attacks.Facts, row *Row) error {
+	*row = Row{Refusals: map[string]int{}}
+	source, err := attacks.Session(name)
 	if err != nil {
 		return err
 	}
@@ -146,16 +146,16 @@ func judgeTakeOver(ctx context.Context, t *tester, row *Row, source attacks.Atta
 		}
 	}()
 	_, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{SessionID: id})
-	if err == nil && row.Status == Proven && !works(ctx, t.attacked, row.Language, id) {
+	if err == nil && row.Status == Proven && !works(ctx, t.attacked, id) {
 		row.broken("the session does not answer any more")
 	}
 	return err
 }
 
 // works reports whether a session still runs code. A kernel that the attack cost shows in the first try.
-func works(ctx context.Context, m *sandbox.Manager, language sandbox.Language, session string) bool {
+func works(ctx context.Context, m *sandbox.Manager, session string) bool {
 	for range 2 {
-		res, err := run(ctx, m, sandbox.RunOptions{SessionID: session, Language: language, Code: sum(language)})
+		res, err := run(ctx, m, sandbox.RunOptions{SessionID: session, Code: sum(sandbox.Python)})
 		if err == nil && isSum(res) {
 			return true
 		}
@@ -171,7 +171,7 @@ func judgeVolume(ctx context.Context, t *tester, row *Row, source attacks.Attack
 		row.Refusals["QuotaExceeded"]++
 	}
 	var after Row
-	if tidied := t.ask(ctx, t.attacked, "volume_after", row.Language, t.facts, &after); tidied != nil || after.Status != Proven {
+	if tidied := t.ask(ctx, t.attacked, "volume_after", t.facts, &after); tidied != nil || after.Status != Proven {
 		row.broken("what is too much cannot be removed: %v %s", tidied, after.Why)
 	}
 	return err
@@ -203,7 +203,7 @@ func judgeExhaustion(ctx context.Context, t *tester, row *Row, source attacks.At
 	default:
 		return err
 	}
-	if !works(ctx, t.attacked, row.Language, "") {
+	if !works(ctx, t.attacked, "") {
 		row.broken("the session does not answer any more")
 	}
 	return nil
@@ -220,7 +220,7 @@ func judgeSignals(ctx context.Context, t *tester, row *Row, source attacks.Attac
 	case err != nil:
 		return err
 	}
-	if !works(ctx, t.attacked, row.Language, "") {
+	if !works(ctx, t.attacked, "") {
 		row.broken("the session does not answer any more")
 	}
 	return nil
@@ -228,8 +228,7 @@ func judgeSignals(ctx context.Context, t *tester, row *Row, source attacks.Attac
 
 // judgeFrames looks for forged output: in this run, the next one, and the neighbour.
 func judgeFrames(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
-	mark := sandbox.RunOptions{Language: row.Language, Code: "6 * 7"}
-	if _, err := run(ctx, t.other, mark); err != nil {
+	if _, err := run(ctx, t.other, sandbox.RunOptions{Code: "6 * 7"}); err != nil {
 		return err
 	}
 	res, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
@@ -250,10 +249,10 @@ func judgeFrames(ctx context.Context, t *tester, row *Row, source attacks.Attack
 			row.broken("a forged artifact was believed: %s", a.Path)
 		}
 	}
-	if !works(ctx, t.attacked, row.Language, "") {
+	if !works(ctx, t.attacked, "") {
 		row.broken("the session does not answer any more")
 	}
-	if !works(ctx, t.other, row.Language, "") {
+	if !works(ctx, t.other, "") {
 		row.broken("another session does not answer any more")
 	}
 	return nil

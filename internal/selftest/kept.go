@@ -26,7 +26,7 @@ func judgeFrozen(ctx context.Context, t *tester, row *Row, source attacks.Attack
 	theirs, mine := facts.Token+"-theirs", facts.Token+"-forger"
 	defer t.closeNamed(ctx, t.other, theirs)
 	defer t.closeNamed(ctx, t.attacked, mine)
-	kept := sandbox.RunOptions{SessionID: theirs, Language: row.Language, Code: fmt.Sprintf("kept = %q + '-kept'", facts.Token)}
+	kept := sandbox.RunOptions{SessionID: theirs, Code: fmt.Sprintf("kept = %q + '-kept'", facts.Token)}
 	if _, err := run(ctx, t.other, kept); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func judgeFrozen(ctx context.Context, t *tester, row *Row, source attacks.Attack
 		if _, err := t.attacked.CloseSession(ctx, mine, true); err != nil {
 			return err
 		}
-		if !works(ctx, t.attacked, row.Language, mine) {
+		if !works(ctx, t.attacked, mine) {
 			row.broken("the session does not answer any more: %s", facts.Forgery)
 			return nil
 		}
@@ -74,7 +74,7 @@ func judgeTwins(ctx context.Context, t *tester, row *Row, source attacks.Attack)
 	if _, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{SessionID: id}); err != nil || row.Status != Proven {
 		return errors.Join(err, closed(t.attacked.CloseSession(ctx, id, false)))
 	}
-	err := t.awaitCopy(ctx, row.Language, id)
+	err := t.awaitCopy(ctx, id)
 	before := processesNamed(name)
 	if err = errors.Join(err, closed(t.attacked.CloseSession(ctx, id, false))); err != nil {
 		return err
@@ -104,10 +104,10 @@ func judgeTwins(ctx context.Context, t *tester, row *Row, source attacks.Attack)
 func closed(_ string, err error) error { return err }
 
 // awaitCopy runs code until the session holds a restorable copy.
-func (t *tester) awaitCopy(ctx context.Context, language sandbox.Language, id string) error {
+func (t *tester) awaitCopy(ctx context.Context, id string) error {
 	why := ""
 	for began := time.Now(); time.Since(began) < copyTime; time.Sleep(copyTime / 600) {
-		if _, err := run(ctx, t.attacked, sandbox.RunOptions{SessionID: id, Language: language, Code: "6 * 7"}); err != nil {
+		if _, err := run(ctx, t.attacked, sandbox.RunOptions{SessionID: id, Code: "6 * 7"}); err != nil {
 			return err
 		}
 		session, err := t.attacked.Session(ctx, id)
@@ -118,7 +118,7 @@ func (t *tester) awaitCopy(ctx context.Context, language sandbox.Language, id st
 			if len(k.Before) > 0 {
 				return nil
 			}
-			if k.Language == language {
+			if k.Language == sandbox.Python {
 				why = k.NoTwin
 			}
 		}

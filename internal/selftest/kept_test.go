@@ -7,6 +7,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
@@ -35,9 +36,8 @@ func TestCopiesThatOutliveTheirSessionAreTold(t *testing.T) {
 		token := fmt.Sprint("selftest-of-copies-", keeps) // the other case has processes of its own
 		tr := &tester{o: Options{Config: config, Engine: on}, attacked: sandbox.NewManager(config), facts: attacks.Facts{Token: token}}
 		t.Cleanup(func() { tr.attacked.Close(context.Background()) })
-		p := planned{promise{name: "twins", session: true, judge: judgeTwins}, sandbox.Python}
-		if row := tr.try(t.Context(), p); row.Status != want {
-			t.Errorf("where the engine keeps what it is to remove (%v): %+v", keeps, row)
-		}
+		p := promise{name: "twins", session: true, judge: judgeTwins}
+		row := tr.try(t.Context(), p)
+		should.Hold(t, row.Status == want, "where the engine keeps what it is to remove (%v): %+v", keeps, row)
 	}
 }

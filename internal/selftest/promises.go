@@ -11,7 +11,6 @@ import (
 // promise is a promise of the sandbox, and the attack on it.
 type promise struct {
 	name string
-	each bool // in every language: each kernel is a process with descriptors, frames and values of its own
 	// session reports that the attack is one of those that need a session.
 	session bool
 	// hosts are doctor's checks of whether a host can hold the promise. None: every host can.
@@ -49,33 +48,27 @@ var promises = []promise{
 	{name: "tmpfs"},
 	{name: "way_out", session: true, judge: judgeEgress},
 	{name: "credentials", session: true, needs: func(t *tester) bool { return len(t.o.Egress.Secrets) > 0 }, judge: judgeCredentials},
-	{name: "environment", each: true, session: true},
-	{name: "secrets", each: true, session: true, judge: judgeSecrets},
+	{name: "environment", session: true},
+	{name: "secrets", session: true, judge: judgeSecrets},
 	{name: "trespass", session: true, judge: judgeTrespass},
 	{name: "take_over", session: true, judge: judgeTakeOver},
 	{name: "frozen", session: true, needs: freezes, judge: judgeFrozen},
 	{name: "twins", session: true, judge: judgeTwins},
 	{name: "volume", session: true, judge: judgeVolume},
 	{name: "volume_files", session: true, judge: judgeVolume},
-	{name: "process_one", each: true, session: true, judge: judgeInKernel},
+	{name: "process_one", session: true, judge: judgeInKernel},
 	{name: "signals", session: true, judge: judgeSignals},
-	{name: "frames", each: true, session: true, judge: judgeFrames},
+	{name: "frames", session: true, judge: judgeFrames},
 }
 
-// load returns the attack in a language. Promises of the machine, the engine or the supervisor are attacked in Python alone.
-func (p promise) load(language sandbox.Language) (attacks.Attack, error) {
+func (p promise) load() (attacks.Attack, error) {
 	if p.session {
-		return attacks.Session(p.name, string(language))
+		return attacks.Session(p.name)
 	}
 	return attacks.Container(p.name)
 }
 
-// judge tries the attack and fills the row in.
-func (t *tester) judge(ctx context.Context, row *Row, p planned, source attacks.Attack) {
-	if !t.on(p.language) {
-		row.Status, row.Why = NotTried, fmt.Sprintf("the attack is made in %s only, and needs it; it is switched off", p.language)
-		return
-	}
+func (t *tester) judge(ctx context.Context, row *Row, p promise, source attacks.Attack) {
 	try := p.judge
 	if try == nil {
 		try = judgeVerdict
@@ -105,7 +98,7 @@ func (t *tester) attack(ctx context.Context, m *sandbox.Manager, row *Row, sourc
 	if err != nil {
 		return nil, err
 	}
-	o.Language, o.Code = row.Language, program
+	o.Code = program
 	res, err := run(ctx, m, o)
 	if err != nil {
 		return nil, err

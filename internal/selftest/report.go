@@ -41,7 +41,7 @@ func (r Report) WriteTable(w io.Writer) error {
 	rows := make([]report.Row, 0, len(r.Rows))
 	for _, row := range r.Rows {
 		rows = append(rows, report.Row{
-			Cells: []string{words[row.Status], row.Name, string(row.Language), row.Promise},
+			Cells: []string{words[row.Status], row.Name, row.Promise},
 			Details: []report.Detail{
 				{Label: "tried", Text: row.Tried}, {Label: "met", Text: row.met()},
 				{Label: "why", Text: row.Why}, {Label: "fix", Text: row.Fix},

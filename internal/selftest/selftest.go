@@ -2,8 +2,7 @@
 // whether it held.
 //
 // Run makes a Report; Report.WriteTable and Report.WriteJSON print it, and Report.OK decides the exit
-// status. Promises of the machine, the engine and the supervisor are attacked in one language only,
-// Python: they are the same for both.
+// status. Attacks are in Python: the machine, the engine and the supervisor are the same for every language.
 package selftest
 
 import (
@@ -17,7 +16,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -53,7 +51,7 @@ func Podman(info podman.Info) Host {
 
 // Answer runs code in the default session of a manager, as a client's call does, and gives everything
 // that the client would see.
-type Answer func(ctx context.Context, language sandbox.Language, code string) (string, error)
+type Answer func(ctx context.Context, code string) (string, error)
 
 // Options configure the attacks.
 type Options struct {
@@ -68,10 +66,10 @@ type Options struct {
 	Server func(*sandbox.Manager) Answer
 	// Environ is the environment of this process, as os.Environ gives it.
 	Environ []string
-	// Standard are the languages that run in this program's own images. There every attack must be made.
-	Standard map[sandbox.Language]bool
+	// Standard: Python runs in this program's own image. There every attack must be made.
+	Standard bool
 	// Progress is told of every row before it is tried. Nil: nobody is.
-	Progress func(name string, language sandbox.Language, done, total int)
+	Progress func(name string, done, total int)
 }
 
 // Status is the outcome of a promise.
@@ -86,17 +84,16 @@ const (
 	NotTried   Status = "not_tried"
 )
 
-// Row is one promise, in one language.
+// Row is one promise.
 type Row struct {
-	Name     string           `json:"name"`
-	Promise  string           `json:"promise"`
-	Language sandbox.Language `json:"language"`
-	Status   Status           `json:"status"`
-	Tried    string           `json:"tried"`
-	Refusals map[string]int   `json:"refusals"` // how often which error was met
-	Notes    []string         `json:"notes"`
-	Why      string           `json:"why,omitempty"` // it is not proven
-	Fix      string           `json:"fix,omitempty"`
+	Name     string         `json:"name"`
+	Promise  string         `json:"promise"`
+	Status   Status         `json:"status"`
+	Tried    string         `json:"tried"`
+	Refusals map[string]int `json:"refusals"` // how often which error was met
+	Notes    []string       `json:"notes"`
+	Why      string         `json:"why,omitempty"` // it is not proven
+	Fix      string         `json:"fix,omitempty"`
 	// Failed reports that this row alone makes the self-test fail.
 	Failed bool `json:"failed"`
 }
@@ -120,7 +117,7 @@ func Run(ctx context.Context, o Options) (report Report, err error) {
 	plan := t.plan()
 	for i, p := range plan {
 		if o.Progress != nil {
-			o.Progress(p.name, p.language, i, len(plan))
+			o.Progress(p.name, i, len(plan))
 		}
 		row := t.try(ctx, p)
 		if ctx.Err() != nil {
@@ -131,40 +128,14 @@ func Run(ctx context.Context, o Options) (report Report, err error) {
 	return report, nil
 }
 
-// planned is a promise in one language.
-type planned struct {
-	promise
-	language sandbox.Language
-}
-
 // plan returns every row, in the order of the attacks: those that may cost a kernel come last.
-func (t *tester) plan() []planned {
-	var plan []planned
-	for _, p := range promises {
-		if p.needs != nil && !p.needs(t) {
-			continue
-		}
-		for _, l := range kernel.Languages {
-			if p.each && t.on(l.Language) && attacks.Speaks(string(l.Language)) {
-				plan = append(plan, planned{p, l.Language})
-			}
-		}
-		if !p.each {
-			plan = append(plan, planned{p, sandbox.Python})
-		}
-	}
-	return plan
+func (t *tester) plan() []promise {
+	return slices.DeleteFunc(slices.Clone(promises), func(p promise) bool { return p.needs != nil && !p.needs(t) })
 }
 
-func (t *tester) on(language sandbox.Language) bool {
-	_, on := t.o.Config.Kernels[language]
-	return on
-}
-
-// try makes one row.
-func (t *tester) try(ctx context.Context, p planned) Row {
-	row := Row{Name: p.name, Language: p.language, Refusals: map[string]int{}, Notes: []string{}}
-	source, err := p.load(p.language)
+func (t *tester) try(ctx context.Context, p promise) Row {
+	row := Row{Name: p.name, Refusals: map[string]int{}, Notes: []string{}}
+	source, err := p.load()
 	if err != nil {
 		row.Status, row.Why = NotTried, err.Error()
 	}
@@ -172,7 +143,7 @@ func (t *tester) try(ctx context.Context, p planned) Row {
 	if err == nil {
 		t.judge(ctx, &row, p, source)
 	}
-	row.Failed = row.Status == Broken || row.Status == NotTried && t.o.Standard[p.language]
+	row.Failed = row.Status == Broken || row.Status == NotTried && t.o.Standard
 	return row
 }
 

@@ -1,6 +1,7 @@
 package selftest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -140,8 +141,9 @@ func (t *tester) close() bool {
 	return <-other && attacked && !t.unclosed
 }
 
-// run runs code to its end, or interrupts it when ctx ends.
+// run runs code, Python where nothing else is said, to its end, or interrupts it when ctx ends.
 func run(ctx context.Context, m *sandbox.Manager, o sandbox.RunOptions) (*sandbox.Result, error) {
+	o.Language = cmp.Or(o.Language, sandbox.Python)
 	r, err := m.Run(o)
 	if err != nil {
 		return nil, err

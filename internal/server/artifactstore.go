@@ -2,48 +2,57 @@ package server
 
 import (
 	"cmp"
-	"fmt"
+	"context"
+	"io"
 	"log/slog"
-	"maps"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 )
 
-// ArtifactStoreSettings configure the object store of new files.
-type ArtifactStoreSettings struct {
-	Address      string
-	FileBytes    int64 // of the largest file
-	LinkLifetime time.Duration
-}
-
-// parse returns the store's address; ok is false if none is set.
-func (s *ArtifactStoreSettings) parse() (address artifactstore.Address, ok bool, err error) {
-	if s.Address == "" || s.Address == "off" {
-		return address, false, nil
-	}
-	if address, err = artifactstore.Parse(s.Address); err != nil {
-		return address, false, fmt.Errorf("--artifact-store: %w", err)
-	}
-	if err := address.CheckLifetime(s.LinkLifetime); err != nil {
-		return address, false, fmt.Errorf("--artifact-link-lifetime: %w", err)
-	}
-	return address, true, nil
-}
+// Bounds of the object store.
+const (
+	storeFileBytes    = 100 << 20 // of a file
+	storeLinkLifetime = 24 * time.Hour
+)
 
 // clientUploads bounds the concurrent uploads to stores of clients; each takes some memory.
 const clientUploads = 32
 
-// open returns the store of the settings, or of the clients if they may bring one; nil: none. tenant is the key of a principal, empty for
+// storeChecks report whether the object store takes a small file, doctor/check.txt.
+func storeChecks(ctx context.Context, s *setting.ArtifactStore, lookup func(string) (string, bool)) []doctor.Check {
+	address, ok, _ := s.Parse() // the settings were checked
+	if !ok {
+		return nil
+	}
+	store := artifactstore.Open(address, artifactstore.Options{LinkLifetime: time.Minute, FileBytes: storeFileBytes, Lookup: lookup, Logger: slog.Default()})
+	defer store.Close()
+	const content = "code-sandbox-mcp doctor\n"
+	outcome := store.Upload(ctx, artifactstore.Batch{Session: "doctor", Files: []artifactstore.File{{Path: "check.txt", MIMEType: "text/plain"}},
+		Open: func(context.Context, string) (io.ReadCloser, int64, error) {
+			return io.NopCloser(strings.NewReader(content)), int64(len(content)), nil
+		}})
+	check := doctor.Check{Name: "artifact store", Status: doctor.OK, Found: store.String() + ", takes files"}
+	if outcome.Note != "" {
+		check.Status, check.Found, check.Why = doctor.Warn, outcome.Note, "artifacts will not be uploaded"
+		check.Fix = "set the store's credentials and address in the client's env for this server"
+	}
+	return []doctor.Check{check}
+}
+
+// openStore returns the store of the settings, or of the clients if they may bring one; nil: none. tenant is the key of a principal, empty for
 // the owner.
-func (s *ArtifactStoreSettings) open(tenant string, fromClients bool, lookup func(string) (string, bool), log *slog.Logger) *tools.Store {
-	options := artifactstore.Options{LinkLifetime: s.LinkLifetime, FileBytes: s.FileBytes, Lookup: lookup, Logger: log}
+func openStore(s *setting.ArtifactStore, tenant string, fromClients bool, lookup func(string) (string, bool), log *slog.Logger) *tools.Store {
+	options := artifactstore.Options{LinkLifetime: storeLinkLifetime, FileBytes: storeFileBytes, Lookup: lookup, Logger: log}
 	var own *artifactstore.Store
-	address, ok, _ := s.parse() // the settings were checked
+	address, ok, _ := s.Parse() // the settings were checked
 	if tenant != "" {           // sessions of several principals may share a name
 		address = address.Below(principalsFolder + "/" + tenant)
 	}
@@ -58,20 +67,6 @@ func (s *ArtifactStoreSettings) open(tenant string, fromClients bool, lookup fun
 	}
 	options.Shared = semaphore.NewWeighted(clientUploads)
 	return tools.NewStore(own, func(of clientheader.Store) *artifactstore.Store {
-		return artifactstore.OpenAzure(of.Connection, cmp.Or(of.Container, azureContainer(lookup)), options)
+		return artifactstore.OpenAzure(of.Connection, cmp.Or(of.Container, setting.AzureContainer(lookup)), options)
 	}, log)
-}
-
-// azureContainer returns the container of Azure Blob if the setting names none: another system's variable.
-func azureContainer(lookup func(string) (string, bool)) string {
-	name, _ := lookup("AZURE_BLOB_CONTAINER_NAME")
-	return cmp.Or(name, "code-interpreter-artifacts")
-}
-
-// withSecrets adds the store's credentials to the masked values. They never go into the sandbox.
-func (s *ArtifactStoreSettings) withSecrets(masked map[string]string, lookup func(string) (string, bool)) map[string]string {
-	if address, ok, _ := s.parse(); ok {
-		maps.Copy(masked, address.Secrets(lookup))
-	}
-	return masked
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
@@ -38,12 +39,13 @@ func (p *Program) Examine(ctx context.Context, on engine.Engine, log *slog.Logge
 		}
 	}
 	report := doctor.Run(ctx, options)
-	report.Checks = append(report.Checks, passThroughChecks(p.PassThroughEnv, p.env.lookup)...)
-	report.Checks = append(report.Checks, p.Network.secretChecks(p.env.lookup)...)
+	report.Checks = append(report.Checks, passThroughChecks(p.PassThroughEnv, p.Env.Lookup)...)
+	report.Checks = append(report.Checks, secretChecks(&p.Network, p.Env.Lookup)...)
 	report.Checks = append(report.Checks, mountChecks(config.Mounts)...)
 	report.Checks = append(report.Checks, skills...)
-	report.Checks = append(report.Checks, p.SQL.checks(ctx, p.env.environ())...)
-	report.Checks = append(report.Checks, p.ToolServers.checks(ctx, p.env.lookup, log)...)
+	report.Checks = append(report.Checks, storeChecks(ctx, &p.ArtifactStore, p.Env.Lookup)...)
+	report.Checks = append(report.Checks, databaseChecks(ctx, &p.SQL, p.Env.Environ())...)
+	report.Checks = append(report.Checks, toolServerChecks(ctx, &p.ToolServers, p.Env.Lookup, log)...)
 	for _, f := range p.features {
 		if f.Doctor != nil {
 			report.Checks = append(report.Checks, f.Doctor(ctx, p)...)
@@ -68,6 +70,39 @@ func passThroughChecks(names []string, lookup func(string) (string, bool)) []doc
 			check.Status, check.Found = doctor.Warn, "set, to something that is no secret"
 			check.Why = "so common a value is not masked: answers have it by chance"
 			check.Fix = "use another value where it is to be a secret; what is none can be written into the code"
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+// secretChecks report secrets with missing or unusable values.
+func secretChecks(n *setting.Network, lookup func(string) (string, bool)) []doctor.Check {
+	options, _ := n.Parse() // the settings were checked
+	var checks []doctor.Check
+	for _, s := range options.Secrets {
+		check := doctor.Check{Name: "secret " + s.Name, Status: doctor.OK, Found: fmt.Sprintf("set, for requests to %v", s.Hosts)}
+		if err := s.Fill(lookup); err != nil {
+			check.Status, check.Found = doctor.Fail, err.Error()
+			check.Why, check.Fix = "the server does not start", "set "+s.Variable+" in the client's env for this server"
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+// mountChecks report the folders that code sees, and whether it can read them: it runs as another user.
+func mountChecks(mounts []engine.Mount) []doctor.Check {
+	var checks []doctor.Check
+	for _, m := range mounts {
+		check := doctor.Check{Name: "mount " + m.Name, Status: doctor.OK, Found: m.Folder + ", read-only"}
+		needed := os.FileMode(0o005)
+		if m.Writable {
+			check.Found, needed = m.Folder+", code may write to it", 0o007
+		}
+		if info, err := os.Stat(m.Folder); err != nil || info.Mode()&needed != needed {
+			check.Status, check.Why = doctor.Warn, "code is a user that this machine does not know, and may do there what everybody may"
+			check.Fix = "give others the rights that code needs, as `chmod -R o+rX` does for reading"
 		}
 		checks = append(checks, check)
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/mysql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/postgres"
@@ -21,33 +21,20 @@ const (
 	sqlRowBytes  = 16 << 20
 )
 
-// DatabaseSettings configure the databases of the environment, and queries of them.
-type DatabaseSettings struct {
-	Limits   tools.Databases // its limits
-	Allow    []string        // functions
-	Names    []string        // none: all
-	FromCode bool
-}
-
-// sources returns the databases of the environment. The error says which have a wrong variable.
-func (d *DatabaseSettings) sources(environ []string) ([]sql.Source, error) {
-	sources, err := sql.Sources(environ, isSetting)
-	if len(d.Names) > 0 {
-		sources = slices.DeleteFunc(sources, func(source sql.Source) bool { return !slices.Contains(d.Names, source.Name) })
-	}
-	return sources, err
-}
-
 // connections returns the databases of the environment. It skips and logs one with a wrong variable.
-func (d *DatabaseSettings) connections(environ []string, log *slog.Logger) *sql.Connections {
-	sources, err := d.sources(environ)
+func connections(d *setting.Databases, environ []string, log *slog.Logger) *sql.Connections {
+	sources, err := d.Sources(environ)
 	if err != nil {
 		log.Warn("connections left out", "error", err)
 	}
-	return sql.NewConnections(sources, d.open)
+	return sql.NewConnections(sources, opener(d))
 }
 
-func (d *DatabaseSettings) open(source sql.Source) (sql.Database, error) {
+func opener(d *setting.Databases) func(sql.Source) (sql.Database, error) {
+	return func(source sql.Source) (sql.Database, error) { return openDatabase(d, source) }
+}
+
+func openDatabase(d *setting.Databases, source sql.Source) (sql.Database, error) {
 	limits := sql.Limits{Timeout: d.Limits.Timeout, TempBytes: sqlTempBytes, RowBytes: sqlRowBytes, Functions: d.Allow}
 	if source.Foreign {
 		if err := sqlserver.CheckForeign(source.DSN); err != nil {
@@ -63,15 +50,14 @@ func (d *DatabaseSettings) open(source sql.Source) (sql.Database, error) {
 	return postgres.Open(source.DSN, limits)
 }
 
-// tools returns the databases that tools query. fromClients: requests may bring some.
-func (d *DatabaseSettings) tools(connections *sql.Connections, fromClients bool) *tools.Databases {
-	databases := d.Limits
-	databases.Connections, databases.Open, databases.FromClients = connections, d.open, fromClients
-	return &databases
+// databases returns the databases that tools query. fromClients: requests may bring some.
+func databases(d *setting.Databases, connections *sql.Connections, fromClients bool) *tools.Databases {
+	all := d.Limits
+	all.Connections, all.Open, all.FromClients = connections, opener(d), fromClients
+	return &all
 }
 
-// codeQueries reports whether code can query databases.
-func (d *DatabaseSettings) codeQueries(databases *tools.Databases) bool {
+func codeQueries(d *setting.Databases, databases *tools.Databases) bool {
 	return d.FromCode && databases != nil && len(databases.Connections.Sources()) > 0
 }
 
@@ -104,17 +90,17 @@ func passwordOf(source sql.Source) string {
 	return postgres.Password(source.DSN)
 }
 
-// checks report for each connection whether it works and which rights beside reading its login holds.
-func (d *DatabaseSettings) checks(ctx context.Context, environ []string) []doctor.Check {
+// databaseChecks report for each connection whether it works and which rights beside reading its login holds.
+func databaseChecks(ctx context.Context, d *setting.Databases, environ []string) []doctor.Check {
 	var checks []doctor.Check
-	sources, err := d.sources(environ)
+	sources, err := d.Sources(environ)
 	if err != nil {
 		for _, problem := range strings.Split(err.Error(), "\n") {
 			checks = append(checks, doctor.Check{Name: "database", Status: doctor.Warn, Found: problem,
 				Why: "the tools do not use this variable", Fix: "correct the variable in the client's env for this server"})
 		}
 	}
-	connections := sql.NewConnections(sources, d.open)
+	connections := sql.NewConnections(sources, opener(d))
 	defer connections.Close(ctx)
 	for _, source := range sources {
 		checks = append(checks, checksOf(ctx, connections, source)...)

@@ -12,23 +12,22 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/allfeatures"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
-var update = flag.Bool("update", false, "write the tables in docs/configuration.md anew")
+var update = flag.Bool("update", false, "write the table in docs/configuration.md anew")
 
-// The page of the settings has all of them, with their defaults and bounds, and all names of other systems.
+// The page of the settings has all of them, with their defaults and bounds.
 func TestSettingsAreDocumented(t *testing.T) {
 	const page = "../../docs/configuration.md"
 	before, err := os.ReadFile(page)
 	must.OK(t, err)
-	parts := regexp.MustCompile(`(?s)(<!-- made by: [^\n]*\n)(.*?)(<!-- end -->)`).FindAllStringSubmatchIndex(string(before), -1)
-	if len(parts) != 2 {
-		t.Fatalf("%s has %d tables", page, len(parts))
-	}
-	at, settings, others := string(before), parts[0], parts[1]
-	after := at[:settings[4]] + server.SettingsTable(allfeatures.Features(), at[settings[4]:settings[5]]) + at[settings[5]:others[4]] + server.AliasTable() + at[others[5]:]
+	at := string(before)
+	part := regexp.MustCompile(`(?s)(<!-- made by: [^\n]*\n)(.*?)(<!-- end -->)`).FindStringSubmatchIndex(at)
+	must.Hold(t, part != nil, "%s has no table", page)
+	after := at[:part[4]] + server.SettingsTable(allfeatures.Features(), at[part[4]:part[5]]) + at[part[5]:]
 	if *update {
 		err = os.WriteFile(page, []byte(after), 0o644)
 	} else if after != at {
@@ -46,9 +45,8 @@ func TestSettingsElsewhereAreKnown(t *testing.T) {
 			own = append(own, f.Name)
 		}
 	})
-	elsewhere, _ := server.Elsewhere()
+	elsewhere, _ := setting.Elsewhere()
 	slices.Sort(own)
-	if all := slices.Sorted(slices.Values(elsewhere)); !slices.Equal(all, own) {
-		t.Errorf("elsewhere names %q, and the settings of the features are %q", all, own)
-	}
+	all := slices.Sorted(slices.Values(elsewhere))
+	should.Hold(t, slices.Equal(all, own), "elsewhere names %q, and the settings of the features are %q", all, own)
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -26,13 +28,13 @@ type egress struct {
 	proxy   *proxy.Proxy
 	network proxy.Options
 	policy  *packages.Policy
+	indexes *packages.Handler
 	// packagesMode is the value of --packages.
 	packagesMode string
 	// upstream are other MCP servers with tools for code; nil: there are none.
 	upstream *upstream.Servers
 }
 
-// toolServers returns the names of the servers with tools for code.
 func (e *egress) toolServers() []string {
 	if e.upstream == nil {
 		return nil
@@ -49,11 +51,11 @@ func (e *egress) packages() *tools.Packages {
 	return &tools.Packages{
 		Summary: e.policy.Summary(), Timeout: installTime,
 		Check: func(language sandbox.Language, requirement string) (string, error) {
-			r, refused := e.policy.Check(ecosystems[language], requirement)
+			checked, refused := e.policy.Check(ecosystems[language], requirement)
 			if refused != nil {
 				return "", refused
 			}
-			return r.String(), nil
+			return checked, nil
 		},
 	}
 }
@@ -88,12 +90,17 @@ func (e *egress) reach() attacks.Egress {
 	return way
 }
 
-// Environment returns the variables for the proxy, if it lets anything through, and the placeholders of secrets.
+// Environment returns the variables for the proxy and for installers, and the placeholders of secrets. Node.js takes the proxy only where it
+// leads to a network, and the certificates only where it needs them: it reads them as it starts, so that its kernels wait for a session's.
 func (e *egress) Environment(port int) map[string]string {
 	env := e.Broker.Environment(port)
 	if e.network.Mode != proxy.None {
-		maps.Copy(env, broker.ProxyEnvironment(port))
+		env["NODE_USE_ENV_PROXY"] = "1"
 	}
+	if e.proxy.EndsForCode() {
+		env["NODE_EXTRA_CA_CERTS"], env["GIT_SSL_CAINFO"] = protocol.TrustFile, protocol.TrustFile // over git's own settings
+	}
+	maps.Copy(env, e.indexes.Environment())
 	maps.Copy(env, e.proxy.Environment())
 	return env
 }
@@ -121,28 +128,28 @@ func (e *egressNow) Serve(ctx context.Context, session, run string, conn net.Con
 
 // newEgress puts the egress of settings together. sent logs the traffic. asks takes the questions of --ask; nil: nobody is there to answer.
 // Close it after the manager that uses it. The error is one of the settings.
-func newEgress(s *Settings, lookup func(string) (string, bool), databases *tools.Databases, sent *netlog.Log, asks *ask.Desk, log *slog.Logger) (*egress, error) {
-	network, err := s.Network.options(lookup)
+func newEgress(s *setting.Settings, lookup func(string) (string, bool), databases *tools.Databases, sent *netlog.Log, asks *ask.Desk, log *slog.Logger) (*egress, error) {
+	network, err := s.Network.Options(lookup)
 	if err != nil {
-		return nil, UsageError{Err: err}
+		return nil, setting.UsageError{Err: err}
 	}
 	e := &egress{log: sent, network: network}
 	network.Log = e.log
 	if s.Network.Ask && asks != nil {
 		network.Ask = asks
 	}
-	e.proxy = proxy.New(network)
-	indexes, err := s.Packages.options(StateFolder(s.StateDir))
+	indexes, err := s.Packages.Options(setting.StateFolder(s.StateDir))
 	if err != nil {
-		return nil, UsageError{Err: err}
+		return nil, setting.UsageError{Err: err}
 	}
-	indexes.Log, indexes.Received = e.log, e.proxy.Receive
+	indexes.Log, indexes.Received = e.log, func(session string, bytes int) error { return e.proxy.Receive(session, bytes) }
 	e.policy, e.packagesMode = indexes.Policy, s.Packages.Rules.Mode
-	served, err := packages.New(indexes)
-	if err != nil {
-		return nil, UsageError{Err: err}
+	if e.indexes, err = packages.New(indexes); err != nil {
+		return nil, setting.UsageError{Err: err}
 	}
-	o := broker.Options{Log: e.log, Proxy: e.proxy, Packages: served, Authority: e.proxy.Trust, Forgotten: func(session string) {
+	network.Indexes = e.indexes
+	e.proxy = proxy.New(network)
+	o := broker.Options{Log: e.log, Proxy: e.proxy, Authority: e.proxy.Trust, Forgotten: func(session string) {
 		e.proxy.Forget(session)
 		if asks != nil {
 			asks.Forget(session)
@@ -151,11 +158,11 @@ func newEgress(s *Settings, lookup func(string) (string, bool), databases *tools
 			e.upstream.Forget(session)
 		}
 	}}
-	if s.SQL.codeQueries(databases) {
+	if codeQueries(&s.SQL, databases) {
 		o.SQL = databases.Queries(e.log)
 	}
-	if e.upstream, err = s.ToolServers.servers(lookup, e.log, log); err != nil {
-		return nil, UsageError{Err: err}
+	if e.upstream, err = toolServers(&s.ToolServers, lookup, e.log, log); err != nil {
+		return nil, setting.UsageError{Err: err}
 	}
 	if e.upstream != nil {
 		o.Tools = e.upstream

@@ -13,6 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -22,10 +23,10 @@ import (
 type Feature struct {
 	Name string
 
-	// Settings returns the feature's settings of the whole server, with their defaults. It is called once.
-	Settings func() []SettingGroup
-	// PrincipalSettings returns settings that fill fields of s. It is called for the settings of each principal.
-	PrincipalSettings func(s *Settings) []SettingGroup
+	// Settings lists the feature's settings of the whole server. Their variables have their defaults since the feature was made.
+	Settings func() []setting.Group
+	// PrincipalSettings lists settings that fill fields of s. It is called for the settings of each principal.
+	PrincipalSettings func(s *setting.Settings) []setting.Group
 	// Check reads secrets from the environment, and refuses settings that no server could work with.
 	Check func(p *Program) error
 	// Doctor returns the feature's checks for `doctor`.
@@ -76,15 +77,23 @@ type Principals interface {
 	Close(ctx context.Context) bool
 }
 
-// enginesOf returns the engines of features.
-func enginesOf(features []Feature) []*EngineKind {
-	var all []*EngineKind
-	for _, f := range features {
-		if f.Engine != nil {
-			all = append(all, f.Engine)
+// parts returns what features add to a program's settings.
+func (p *Program) parts() (parts setting.Parts) {
+	for _, f := range p.features {
+		if f.Settings != nil {
+			parts.Rows = append(parts.Rows, f.Settings)
+		}
+		if f.PrincipalSettings != nil {
+			parts.OwnRows = append(parts.OwnRows, f.PrincipalSettings)
+		}
+		if f.Check != nil {
+			parts.Checks = append(parts.Checks, func() error { return f.Check(p) })
+		}
+		if k := f.Engine; k != nil {
+			p.engines, parts.Engines = append(p.engines, k), append(parts.Engines, setting.Engine{Name: k.Name, Check: k.Check})
 		}
 	}
-	return all
+	return parts
 }
 
 // apisOf returns one principal's APIs beside /v1.

@@ -4,14 +4,19 @@ package server
 
 import (
 	"cmp"
-	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
+
+// LinkLifetime is how long a link to a file is good for.
+const LinkLifetime = time.Hour
 
 // linksGrace is the time that transfers by links get when the server ends; sessions end after it.
 const linksGrace = 200 * time.Millisecond
@@ -25,7 +30,7 @@ func (r *Running) linksBase() *url.URL {
 	case r.linked != nil:
 		return r.linked.BaseURL
 	case r.Web != nil:
-		return r.Web.Base(cmp.Or(r.Program.Links.URL, r.Web.PublicURL))
+		return r.Web.Base(cmp.Or(r.Program.Links.URL, r.Web.Options.URL))
 	}
 	return nil
 }
@@ -41,18 +46,7 @@ func (r *Running) serveLinks() {
 		r.Web.Options.Open[filelinks.Prefix], r.Web.Options.Open[linksPrefix] = http.HandlerFunc(r.serveLink), http.HandlerFunc(r.serveLink)
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := filelinks.Serve(ctx, r.linked, http.HandlerFunc(r.serveLink), linksGrace, r.Log); err != nil {
-			r.Log.Error("links to files", "error", err)
-		}
-	}()
-	r.stopLinks = func() {
-		cancel()
-		<-ended
-	}
+	r.stopLinks = filelinks.Serve(r.linked, http.HandlerFunc(r.serveLink), linksGrace, r.Log)
 }
 
 // linksOf returns the links to a principal's files; nil if nothing serves them.
@@ -65,7 +59,7 @@ func (r *Running) linksOf(t *Services, p *Program) *filelinks.Links {
 		base = base.JoinPath(linksPrefix, t.of.Key())
 	}
 	return filelinks.New(filelinks.Options{
-		Manager: t.manager, Key: t.linkKey, BaseURL: base, Lifetime: p.Links.Lifetime, UploadBytes: p.Tools.DownloadBytes, Scripts: p.Tools.PageScripts,
+		Manager: t.manager, Key: t.linkKey, BaseURL: base, Lifetime: LinkLifetime, UploadBytes: p.Tools.DownloadBytes, Scripts: p.Tools.PageScripts,
 		Count: func() error { return t.now.Load().deps.CountCall() }, Logger: t.manager.Config().Logger,
 	})
 }
@@ -85,4 +79,24 @@ func (r *Running) serveLink(w http.ResponseWriter, request *http.Request) {
 		}
 	}
 	http.StripPrefix(linksPrefix+key, known.now.Load().links).ServeHTTP(w, request)
+}
+
+// listenLinks opens the address of links; nil: there is none.
+func listenLinks(s *setting.Links, log *slog.Logger) (*filelinks.Listener, error) {
+	if s.Address == "" {
+		return nil, nil
+	}
+	var base *url.URL
+	if s.URL != "" {
+		base, _ = filelinks.ParseBaseURL(s.URL) // the settings were checked
+	}
+	l, err := filelinks.Listen(s.Address, base)
+	if err != nil {
+		return nil, fmt.Errorf("--files-http: %w", err)
+	}
+	if l.Moved != nil {
+		log.Warn("links are on another port", "address", l.Addr().String(), "error", l.Moved)
+	}
+	log.Info("links to files", "address", l.Addr().String(), "url", l.BaseURL.String())
+	return l, nil
 }

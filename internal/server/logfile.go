@@ -10,40 +10,22 @@ import (
 	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rotate"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 )
 
-// LogSettings configure the log.
-type LogSettings struct {
-	File    string // empty: stderr
-	MaxSize int64
-	Keep    int
-	Format  string
-	Level   string
-}
-
-// check refuses unknown words.
-func (s *LogSettings) check() error {
-	var found Problems
-	found.Wrong(s.Format != "text" && s.Format != "json", "--log-format %q is neither text nor json", s.Format)
-	var level slog.Level
-	found.Wrong(level.UnmarshalText([]byte(s.Level)) != nil, "--log-level %q is not debug, info, warn or error", s.Level)
-	return errors.Join(found...)
-}
-
-// open returns a masked log to out, which is stderr, or to the file.
-func (s *LogSettings) open(out io.Writer, mask *secrets.Masker) (*slog.Logger, error) {
+// openLog returns a masked log to out, which is stderr, or to the file.
+func openLog(s *setting.Log, out io.Writer, mask *secrets.Masker) (*slog.Logger, error) {
 	if s.File != "" {
-		file, err := openLogFile(s.File, s.MaxSize, s.Keep)
+		file, err := openLogFile(s.File, maxLogBytes)
 		if err != nil {
-			return nil, UsageError{Err: fmt.Errorf("--log-file: %w", err)}
+			return nil, setting.UsageError{Err: fmt.Errorf("--log-file: %w", err)}
 		}
 		out = file
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.Level)); err != nil {
-		return nil, UsageError{Err: fmt.Errorf("--log-level: %w", err)}
+		return nil, setting.UsageError{Err: fmt.Errorf("--log-level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
 	out = mask.Writer(out)
@@ -53,22 +35,21 @@ func (s *LogSettings) open(out io.Writer, mask *secrets.Masker) (*slog.Logger, e
 	return slog.New(slog.NewTextHandler(out, options)), nil
 }
 
-// maxLogKeep bounds the files that are renamed for a line.
-const maxLogKeep = 1000
+// maxLogBytes is the size at which a log is renamed.
+const maxLogBytes = 10_000_000
 
 // logFile is a log that several servers may write to, since all servers of one client share its settings. At its size limit it is renamed
-// to FILE.1, the previous FILE.1 to FILE.2, and so on.
+// to FILE.1.
 type logFile struct {
 	path string
-	max  int64 // bytes; 0: it only grows
-	keep int   // number of old files kept
+	max  int64 // bytes
 
 	mu   sync.Mutex
 	file *os.File
 }
 
-func openLogFile(path string, most int64, keep int) (*logFile, error) {
-	l := &logFile{path: path, max: most, keep: keep}
+func openLogFile(path string, most int64) (*logFile, error) {
+	l := &logFile{path: path, max: most}
 	return l, l.open()
 }
 
@@ -88,9 +69,7 @@ func (l *logFile) open() error {
 func (l *logFile) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.max > 0 {
-		l.rotate(int64(len(line)))
-	}
+	l.rotate(int64(len(line)))
 	return l.file.Write(line)
 }
 
@@ -110,7 +89,7 @@ func (l *logFile) rotate(more int64) {
 		if runtime.GOOS == "windows" { // an open file cannot be renamed there, neither ours nor another server's
 			_ = l.file.Close()
 		}
-		_ = rotate.Shift(l.path, l.keep)
+		_ = os.Rename(l.path, l.path+".1")
 	}
 	_ = l.open() // gives the lock back
 }

@@ -36,7 +36,6 @@ func newLogQueue(to io.Writer) *logQueue {
 	return q
 }
 
-// run never returns.
 func (q *logQueue) run() {
 	for line := range q.lines {
 		q.tell(line.missing)

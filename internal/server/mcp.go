@@ -4,7 +4,6 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -31,10 +31,8 @@ import (
 // listTTL is how long a client may keep the lists that never change while a server lives: all but the resources, which include sessions.
 const listTTL = time.Hour
 
-// maxAnswer is the longest message that a server sends.
-func maxAnswer(artifactBytes int64) int {
-	return max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(artifactBytes))+64<<10)
-}
+// downloadTime bounds the fetching of a file from an address.
+const downloadTime = 2 * time.Minute
 
 // self returns the server's description of itself.
 func self() mcp.Implementation {
@@ -44,14 +42,14 @@ func self() mcp.Implementation {
 // newMCP puts the protocol's server together, and returns the dependencies of its tools. It touches neither the engine nor the disk.
 func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
 	config, way := box.Manager.Config(), box.egress
-	extensions := make(map[string]any)
 	loader := p.skillLoader(log)
-	if loader != nil {
-		extensions[tools.SkillsExtension] = tools.SkillsCapability
+	local, mounts := p.HTTP.Address == "" && p.tenant == "", config.Mounts
+	if !local {
+		mounts = nil
 	}
 	m := server.NewMCPServer(self().Name, self().Version,
-		server.WithTitle(self().Title), server.WithExtensions(extensions),
-		server.WithInstructions(tools.Instructions(config.Kernels, way.proxy.Summary())),
+		server.WithTitle(self().Title),
+		server.WithInstructions(tools.Instructions(config.Kernels, way.proxy.Summary(), mounts)),
 		server.WithToolCapabilities(false),
 		server.WithResourceCapabilities(false, true),
 		server.WithCacheHints(listTTL.Milliseconds(), mcp.CacheScopePrivate),
@@ -65,18 +63,18 @@ func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) 
 	own := p.Tools
 	deps := &own
 	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = box.Manager, config.Mask, box.databases, links, dirs, log
-	deps.Skills = loader
-	deps.Environments, deps.Store = environments(config, box.shared.engine), p.ArtifactStore.open(p.tenant, p.HTTP.HeaderCredentials, p.env.lookup, log)
+	deps.Skills, deps.Local = loader, local
+	deps.Environments, deps.Store = environments(config, box.shared.engine), openStore(&p.ArtifactStore, p.tenant, p.HTTP.HeaderCredentials, p.Env.Lookup, log)
 	deps.Network, deps.NetworkLog, deps.Packages = way.proxy.Summary(), way.log, way.packages()
 	deps.ToolServers = way.toolServers()
-	deps.Can = tools.Capabilities{CodeSQL: p.SQL.codeQueries(box.databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()}
+	deps.Can = tools.Capabilities{CodeSQL: codeQueries(&p.SQL, box.databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()}
 	for language, kernel := range config.Kernels {
 		if isOurs(kernel.Image) {
 			deps.Standard = append(deps.Standard, language)
 		}
 	}
 	if p.FetchURLs {
-		fetcher := fetch.New(fetch.Options{MaxBytes: p.Tools.DownloadBytes, Timeout: p.DownloadTimeout})
+		fetcher := fetch.New(fetch.Options{MaxBytes: p.Tools.DownloadBytes, Timeout: downloadTime})
 		deps.Fetch = func(ctx context.Context, address string, within fetch.Options) (*fetch.Download, error) {
 			return fetcher.Within(within).Open(ctx, address)
 		}
@@ -97,15 +95,15 @@ func forPersons(deps *tools.Deps, isOwner bool, called called) *tools.Deps {
 }
 
 // serveOverHTTP makes a principal's site. Each client's calls go to a session of its own, which ends with the client.
-func (f *front) serveOverHTTP(ending context.Context, apis rest.APIs) {
-	deps := f.deps
-	serve := func(deps *tools.Deps, apis rest.APIs, freeReads bool) func() *rest.Server {
-		return sync.OnceValue(func() *rest.Server {
-			return rest.New(rest.Options{Deps: deps, FreeReads: freeReads, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, APIs: apis})
-		})
-	}
-	f.api, f.page = serve(deps, apis, false), serve(forPersons(deps, f.program.tenant == "", f.called), nil, true)
-	methods := deps.Methods(self())
+func (f *front) serveOverHTTP(ending context.Context, t *Services) {
+	deps, apis := f.deps, t.apis
+	f.api = sync.OnceValue(func() *rest.Server {
+		return rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, APIs: apis, Uses: t.running.Program.uses(t.of.Key())})
+	})
+	f.page = sync.OnceValue(func() *rest.Server {
+		return t.running.Program.ForPersons(ending, forPersons(deps, f.program.tenant == "", f.called), t.of.Key())
+	})
+	methods := deps.Methods()
 	f.site = &httpserver.Site{
 		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,
 		Context: func(ctx context.Context, client string, known bool, r *http.Request) context.Context {
@@ -127,11 +125,11 @@ func (f *front) serveOverHTTP(ending context.Context, apis rest.APIs) {
 }
 
 // asked reads a client's wishes from a request's headers.
-func asked(s *Settings, h http.Header) *clientheader.Asked {
+func asked(s *setting.Settings, h http.Header) *clientheader.Asked {
 	found := clientheader.Read(h, clientheader.Bounds{
 		Lifetime: s.Sandbox.Lifetime, IdleTimeout: s.Sandbox.IdleTimeout, RunTimeout: s.Sandbox.MaxRunTimeout,
-		DownloadTimeout: s.DownloadTimeout, DownloadBytes: s.Tools.DownloadBytes, InlineRows: int64(s.SQL.Limits.InlineRows),
-		LinkLifetime: s.ArtifactStore.LinkLifetime,
+		DownloadTimeout: downloadTime, DownloadBytes: s.Tools.DownloadBytes, InlineRows: int64(s.SQL.Limits.InlineRows),
+		LinkLifetime: storeLinkLifetime,
 	}, s.HTTP.HeaderCredentials)
 	if found == nil {
 		return nil

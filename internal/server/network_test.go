@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
@@ -34,11 +37,9 @@ func TestTheNetworkIsWhatIsSet(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		options, err := s.Network.options(lookup)
-		if got := proxy.New(options).Summary(); err != nil || got != test.want {
-			t.Errorf("%s: %s (%v)", name, got, err)
-		}
-		should.Equal(t, options.Limits, proxy.DefaultLimits(), "%s: the limits", name)
+		options, err := s.Network.Options(lookup)
+		got := proxy.New(options).Summary()
+		should.Hold(t, err == nil && got == test.want, "%s: %s (%v)", name, got, err)
 	}
 }
 
@@ -56,36 +57,96 @@ func TestBadSettingsOfTheNetwork(t *testing.T) {
 		"hosts":            {[]string{"--allow-domain=https://a.example,10.0.0.1"}, `"10.0.0.1" is not on the open internet`},
 		"secret":           {[]string{"--secret=API_KEY"}, `--secret: "API_KEY" has no @`},
 		"passed as well":   {[]string{"--secret=API_KEY@a.example", "--pass-through-env=API_KEY"}, "--secret: API_KEY is in --pass-through-env as well"},
-		"connections":      {[]string{"--network-connections=0"}, "--network-connections 0"},
-		"bytes":            {[]string{"--network-byte-limit=1m"}, "--network-byte-limit 1MiB is less than --network-request-limit 1GiB"},
-		"a request":        {[]string{"--network-request-limit=1"}, "--network-request-limit 1 is too small"},
-		"time":             {[]string{"--network-timeout=0"}, "--network-timeout 0s must be above 0"},
-		"idle time":        {[]string{"--network-idle-timeout=0"}, "--network-idle-timeout 0s must be above 0"},
 	} {
 		should.Fail(t, should.ErrOf(loadSettings(t, test.args, nil)), test.want, "%s", name)
 	}
 }
 
 func TestValuesOfSecretsComeFromTheServersEnvironmentAndAreMasked(t *testing.T) {
-	s, err := loadSettings(t, []string{"--secret=API_KEY@a.example", "--network-timeout=90"}, nil)
-	must.OK(t, err)
+	s := must.Get(loadSettings(t, []string{"--secret=API_KEY@a.example"}, nil))(t)
 	for value, want := range map[string]string{"": "the value of API_KEY has 0 bytes", "sk-123": "has 6 bytes", "\x00": "is not set"} {
 		lookup := func(string) (string, bool) { return value, value != "\x00" }
-		if _, err := s.Network.options(lookup); err == nil || !strings.Contains(err.Error(), "--secret: API_KEY: ") || !strings.Contains(err.Error(), want) {
+		if _, err := s.Network.Options(lookup); err == nil || !strings.Contains(err.Error(), "--secret: API_KEY: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
 	lookup := func(string) (string, bool) { return "sk-1234567890", true }
 	for value, want := range map[string]string{"sk-1234567890": "ok: set, for requests to [a.example]", "sk-123": "fail: API_KEY: the value of API_KEY has 6 bytes; a secret has 8 at the least"} {
-		checks := s.Network.secretChecks(func(string) (string, bool) { return value, true })
-		if len(checks) != 1 || string(checks[0].Status)+": "+checks[0].Found != want || checks[0].Name != "secret API_KEY" {
-			t.Errorf("%+v", checks)
+		checks := secretChecks(&s.Network, func(string) (string, bool) { return value, true })
+		should.Hold(t, len(checks) == 1 && string(checks[0].Status)+": "+checks[0].Found == want && checks[0].Name == "secret API_KEY",
+			"%+v", checks)
+	}
+	mask := secrets.New(s.Network.WithSecrets(map[string]string{"OTHER": "another-key-1"}, lookup))
+	should.Equal(t, mask.Mask("sk-1234567890 another-key-1"), "[masked: API_KEY] [masked: OTHER]", "masked as")
+}
+
+// loadPackages reads settings from a command line.
+func loadPackages(t *testing.T, argv ...string) (*Program, *pflag.FlagSet, error) {
+	t.Helper()
+	s, fs := New(nil), pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.Bind(fs)
+	if err := fs.Parse(argv); err != nil {
+		return s, fs, err
+	}
+	return s, fs, s.load(fs, func(string) (string, bool) { return "", false })
+}
+
+func TestPackageSettings(t *testing.T) {
+	s, _, err := loadPackages(t, "--packages=listed", "--packages-allow=numpy,npm:@aws-sdk/*", "--package-min-age=7d", "--state-dir="+t.TempDir())
+	must.OK(t, err)
+	should.Equal(t, s.Packages.Rules.MinAge, 7*24*time.Hour, "the age")
+	for argument, says := range map[string]string{
+		"--packages=maybe":            `--packages "maybe" is not off, listed or on`,
+		"--packages-deny=a b":         `--packages-deny: "a b"`,
+		"--package-min-age=sevend":    "not a duration such as 90s, 5m or 7d",
+		"--package-min-age=-1h":       "--package-min-age -1h0m0s must be at least 0",
+		"--package-size-limit=0":      "--package-size-limit 0 must be above 0",
+		"--pypi-index-url=pypi":       "--pypi-index-url is not an address",
+		"--npm-registry=ftp://a:b@c/": "--npm-registry is not an address",
+	} {
+		if _, _, err := loadPackages(t, argument); err == nil || strings.Count(err.Error(), says) != 1 || strings.Count(err.Error(), argument[:strings.IndexByte(argument, '=')]) != 1 {
+			t.Errorf("%s: got %v", argument, err)
 		}
 	}
-	options, err := s.Network.options(lookup)
-	if err != nil || options.Limits.Total != 90*time.Second {
-		t.Errorf("%+v %v", options.Limits, err)
+}
+
+func TestCredentialsOfAnIndexAreNotPrinted(t *testing.T) {
+	_, fs, err := loadPackages(t, "--pypi-index-url=https://user:hunter2@packages.example/simple/", "--npm-registry=https://s3cret@npm.example/")
+	must.OK(t, err)
+	for name, want := range map[string]string{
+		"pypi-index-url": "https://xxxxx@packages.example/simple/", "npm-registry": "https://xxxxx@npm.example/",
+	} {
+		should.Equal(t, fs.Lookup(name).Value.String(), want, "--%s prints", name)
 	}
-	mask := secrets.New(s.Network.withSecrets(map[string]string{"OTHER": "another-key-1"}, lookup))
-	should.Equal(t, mask.Mask("sk-1234567890 another-key-1"), "[masked: API_KEY] [masked: OTHER]", "masked as")
+}
+
+func TestVariablesThatAreNotMasked(t *testing.T) {
+	for _, test := range []struct {
+		name, value string
+		unset       bool
+		want        doctor.Status
+		found       string
+	}{
+		{name: "a secret", value: "sk-7f3a90", want: doctor.OK, found: "masked"},
+		{name: "not set", unset: true, want: doctor.Warn, found: "not set"},
+		{name: "empty", value: "", want: doctor.Warn, found: "shorter than 6"},
+		{name: "five characters", value: "abcde", want: doctor.Warn, found: "shorter than 6"},
+		{name: "six", value: "abcdef", want: doctor.OK, found: "masked"},
+		{name: "a word", value: "Production", want: doctor.Warn, found: "no secret"},
+		{name: "a word in a longer text", value: "production-7f3a90", want: doctor.OK, found: "masked"},
+		{name: "one character many times", value: "********", want: doctor.Warn, found: "no secret"},
+		{name: "a number", value: "5432100", want: doctor.Warn, found: "no secret"},
+		{name: "a long number", value: "54321005432100", want: doctor.OK, found: "masked"},
+		{name: "the work folder", value: "/mnt/data/", want: doctor.Warn, found: "no secret"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			checks := passThroughChecks([]string{"NAME"}, func(string) (string, bool) { return test.value, !test.unset })
+			must.Hold(t, len(checks) == 1, "%+v", checks)
+			c := checks[0]
+			if c.Name != "variable NAME" || c.Status != test.want || !strings.Contains(c.Found, test.found) || (c.Fix == "") != (c.Status == doctor.OK) {
+				t.Errorf("%+v", c)
+			}
+			should.Hold(t, test.value == "" || !strings.Contains(c.Found+c.Why+c.Fix, test.value), "it tells the value: %+v", c)
+		})
+	}
 }

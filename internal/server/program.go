@@ -1,18 +1,26 @@
-// A program before it does anything: its settings, and where it finds its engine, images and folders.
-
+// Package server puts a server together from its settings: the engine, the manager of sessions, MCP over stdio or HTTP, links to files,
+// egress, databases, the log. Start with New.
+//
+// What it promises: settings are checked before anything is begun, a server that is killed leaves nothing on the engine, and no credential
+// is in the log.
 package server
 
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+
+	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -25,23 +33,88 @@ import (
 // Program is a program of this module with its settings, for the owner or, by With and For, for one principal. A command
 // or a server begins with it. Several goroutines may read it once it is loaded.
 type Program struct {
-	Settings
+	*setting.Set
 
 	// Others returns all possible principals' programs, for masking their secrets in logs; nil: there are none.
 	Others func() []*Program
 	// OnHangup is called for each SIGHUP while a server runs; nil: it ends the server.
 	OnHangup func()
 
-	source
 	features []Feature
 	engines  []*EngineKind // of the features
-	groups   []SettingGroup
 	// enginePlace distinguishes the places where an EngineKind makes containers; empty: this machine.
 	enginePlace string
 	tenant      string          // the principal's Key; empty: the owner
 	hostLabel   string          // the result of HostLabel; empty: not made yet
 	skills      *skills.Loader  // nil: not made yet
 	logMask     *secrets.Masker // of everySecret; nil: not made yet
+}
+
+// New returns a program with these features, whose settings are to be bound and loaded.
+func New(features []Feature) *Program {
+	p := &Program{features: features}
+	p.Set = setting.New(p.parts())
+	return p
+}
+
+// Load completes the command line from the environment and from files, and checks the whole. Its errors are of setting.UsageError.
+func (p *Program) Load(fs *pflag.FlagSet) error {
+	if err := p.load(fs, os.LookupEnv); err != nil {
+		return setting.UsageError{Err: err}
+	}
+	return nil
+}
+
+func (p *Program) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	if err := p.Set.Load(fs, lookup); err != nil {
+		return err
+	}
+	if kind := p.engineKind(); kind != nil {
+		p.enginePlace = kind.Place()
+	}
+	return nil
+}
+
+// Check refuses a command line, and variables beside it, that a program with these features would refuse at its start.
+func Check(features []Feature, args []string, env map[string]string) error {
+	_, err := Read(features, args, func(name string) (string, bool) {
+		value, is := env[name]
+		return value, is
+	})
+	return err
+}
+
+// Read returns a program with the settings of a command line and of lookup's variables.
+func Read(features []Feature, args []string, lookup func(string) (string, bool)) (*Program, error) {
+	p := New(features)
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {}
+	p.Bind(fs)
+	if err := fs.Parse(args); err != nil {
+		return p, err
+	}
+	if rest := fs.Args(); len(rest) > 1 || len(rest) == 1 && rest[0] != "serve" {
+		return p, fmt.Errorf("%q is not a flag", rest[0])
+	}
+	return p, p.load(fs, lookup)
+}
+
+// Flags returns the flags of all settings of a program with these features, with their defaults. They belong to the caller: nothing reads
+// them.
+func Flags(features []Feature) *pflag.FlagSet {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	New(features).Bind(flags)
+	return flags
+}
+
+// With returns a copy of the program with other values for some settings. may reports whether a setting may have another value.
+func (p *Program) With(values map[string]any, may func(name string) bool) (*Program, error) {
+	own := *p
+	var err error
+	own.Set, err = p.Set.With(values, may)
+	own.skills, own.Others, own.OnHangup = nil, nil, nil
+	return &own, err
 }
 
 // engineKind returns the kind of the engine in the settings; nil: Podman.
@@ -79,13 +152,13 @@ func (p *Program) Reach(ctx context.Context, on engine.Engine, wake bool) error 
 }
 
 // Image returns the image of a language and whether the language is on. It is the one that is set for the language or for another that
-// shares its image, else the one that setup makes or, for Kubernetes, a release publishes.
+// shares its image, else the one that setup makes or, for an engine that pulls, a release publishes.
 func (p *Program) Image(language sandbox.Language) (string, bool) {
 	return ImageOf(&p.Settings, language)
 }
 
 // ImageOf is Program.Image by the settings alone.
-func ImageOf(s *Settings, language sandbox.Language) (string, bool) {
+func ImageOf(s *setting.Settings, language sandbox.Language) (string, bool) {
 	set := *s.LanguageImages[language]
 	if other := language.Info().ImageOf; set == "" && other != "" && *s.LanguageImages[other] != imageOff {
 		set = *s.LanguageImages[other]
@@ -100,7 +173,7 @@ func ImageOf(s *Settings, language sandbox.Language) (string, bool) {
 		} else if s.Slim {
 			recipe, _ = containers.Slim(string(language))
 		}
-		if s.EngineName != enginePodman {
+		if s.EngineName != setting.Podman {
 			return containers.PublishedImages().Pull(recipe), true
 		}
 		return recipe.Ref(), true
@@ -146,7 +219,7 @@ var ProgramName = "code-sandbox-mcp"
 
 // setupFor returns the command that makes an image ready. It names an image of the user's own, and an engine that only the client's
 // configuration knows, without its address, which a model must not see.
-func setupFor(s *Settings, flag, image string) string {
+func setupFor(s *setting.Settings, flag, image string) string {
 	command := OwnCommand() + " setup"
 	if s.EngineURL != "" {
 		command += " --engine-url THE_SERVERS_OWN"
@@ -169,7 +242,7 @@ func (p *Program) SessionDir() string {
 	case p.EngineURL != "":
 		name += "-" + shortHash(p.EngineURL)
 	}
-	return filepath.Join(StateFolder(p.StateDir), name)
+	return filepath.Join(setting.StateFolder(p.StateDir), name)
 }
 
 // HostLabel returns the name of this machine, user and folder of locks for the engine; principals of a server share it.
@@ -177,7 +250,7 @@ func (p *Program) HostLabel() string {
 	if p.hostLabel != "" {
 		return p.hostLabel
 	}
-	return hostLabel(StateFolder(p.StateDir), p.SessionDir())
+	return hostLabel(setting.StateFolder(p.StateDir), p.SessionDir())
 }
 
 // headersBring reports whether the headers of requests may bring databases.
@@ -186,17 +259,16 @@ func (p *Program) headersBring() bool { return p.HTTP.Address != "" && p.HTTP.He
 // skillLoader returns the loader of all skills, the same at each call; nil: none are configured.
 func (p *Program) skillLoader(log *slog.Logger) *skills.Loader {
 	if p.skills == nil {
-		p.skills = newSkills(p.Skills, p.env.lookup, log)
+		p.skills = newSkills(p.Skills, p.Env.Lookup, log)
 	}
 	return p.skills
 }
 
-// folderOf is the state folder of a principal.
 func (p *Program) folderOf(who principal.Principal) string {
 	if who.IsUser() {
-		return StateFolder(p.StateDir)
+		return setting.StateFolder(p.StateDir)
 	}
-	return filepath.Join(StateFolder(p.StateDir), principalsFolder, who.Key())
+	return filepath.Join(setting.StateFolder(p.StateDir), principalsFolder, who.Key())
 }
 
 // AllowedFile returns the file of a principal's grants.

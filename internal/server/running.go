@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -34,11 +35,11 @@ type Running struct {
 	Ending  context.Context // ends with the server
 	Web     *Web            // nil: stdin and stdout are served
 
-	linked  *filelinks.Listener
-	shared  *shared
-	watched *telemetry.Recorder
-	witness Witness
-	drainer *drainer // nil, as Web is
+	linked   *filelinks.Listener
+	shared   *shared
+	watched  *telemetry.Recorder
+	witness  Witness
+	entrance *entrance
 
 	own        *Services      // the owner's
 	principals Principals     // nil: the owner is the only user
@@ -84,7 +85,6 @@ func (r *Running) all() []*Services {
 	return list
 }
 
-// managers returns the managers of all principals.
 func (r *Running) managers() []*sandbox.Manager {
 	var list []*sandbox.Manager
 	for _, t := range r.all() {
@@ -126,13 +126,14 @@ func (p *Program) Begin(ctx context.Context, gcArgs []string, log *slog.Logger) 
 // open opens the addresses and puts their services together.
 func (r *Running) open(gcArgs []string) (err error) {
 	p, log := r.Program, r.Log
-	if r.linked, err = p.Links.listen(log); err != nil {
+	if r.linked, err = listenLinks(&p.Links, log); err != nil {
 		return err
 	}
 	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Principals: p.MetricsPrincipals, Logger: log})
-	if r.Web, err = p.HTTP.open(StateFolder(p.StateDir), log); err != nil {
+	if r.Web, err = openWeb(&p.HTTP, setting.StateFolder(p.StateDir), log); err != nil {
 		return err
 	}
+	r.entrance = newEntrance(r)
 	if err = r.openFeatures(); err != nil {
 		return err
 	}
@@ -148,8 +149,7 @@ func (r *Running) open(gcArgs []string) (err error) {
 	}
 	r.serveLinks()
 	if r.Web != nil {
-		r.drainer = newDrainer(StateFolder(p.StateDir), r.Web.Listener.Addr().String(), r.managers, log)
-		now := telemetry.NowOptions{Tenants: r.watchedTenants, Draining: r.drainer.draining.Load, StartWait: r.shared.pool.StartWait, StateDir: StateFolder(p.StateDir), Logger: log}
+		now := telemetry.NowOptions{Tenants: r.watchedTenants, Draining: r.entrance.draining.Load, StartWait: r.shared.pool.StartWait, StateDir: setting.StateFolder(p.StateDir), Logger: log}
 		if r.witness != nil {
 			now.Audit, now.AuditRequired = r.witness.Err, r.witness.Required()
 		}
@@ -221,7 +221,6 @@ func (r *Running) closeServices(ctx context.Context) bool {
 // prepareWeb makes the server that all principals share.
 func (r *Running) prepareWeb() {
 	w := r.Web
-	w.Options.MaxAnswerBytes = maxAnswer(r.Program.Tools.ArtifactBytes)
 	routes := w.Options.Routes // for the owner alone
 	own := r.own.now.Load()
 	w.Options.Site = *own.site

@@ -10,6 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
@@ -48,9 +49,9 @@ func (p *Program) NewSandbox(on engine.Engine, gcArgs []string, log *slog.Logger
 	})
 }
 
-// InstallNeeds installs the packages that code declares. The error is a fault, or the end of ctx.
-func (b *Sandbox) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
-	return tools.Installer{Manager: b.Manager, NetworkLog: b.egress.log, Packages: b.egress.packages()}.InstallNeeds(ctx, o)
+// InstallNeeds installs the packages that code declares; tell hears how far it is. The error is a fault, or the end of ctx.
+func (b *Sandbox) InstallNeeds(ctx context.Context, o sandbox.RunOptions, tell func(format string, args ...any)) error {
+	return tools.Installer{Manager: b.Manager, NetworkLog: b.egress.log, Packages: b.egress.packages()}.InstallNeeds(ctx, o, tell)
 }
 
 // newSandbox calls prepare with everything but the manager, and then makes the manager from the configuration.
@@ -70,7 +71,7 @@ func (p *Program) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk, 
 // made.
 func (p *Program) sandboxParts(with *shared, reach *Sandbox, network *netlog.Log, asks *ask.Desk, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, sandbox.Config, error) {
 	box := &Sandbox{shared: with}
-	config := p.sandboxConfig(with.keeper, p.env.passThrough(p.PassThroughEnv, log), log)
+	config := p.sandboxConfig(with.keeper, p.Env.PassThrough(p.PassThroughEnv, log), log)
 	for language, kernel := range config.Kernels {
 		if of := with.kernels[language]; of.Image == kernel.Image {
 			kernel.MakeImage = of.MakeImage
@@ -80,10 +81,10 @@ func (p *Program) sandboxParts(with *shared, reach *Sandbox, network *netlog.Log
 	if reach != nil {
 		box.egress, box.connections, box.databases = reach.egress, reach.connections, reach.databases
 	} else {
-		box.connections = p.SQL.connections(p.env.environ(), log)
-		box.databases = p.SQL.tools(box.connections, p.headersBring())
+		box.connections = connections(&p.SQL, p.Env.Environ(), log)
+		box.databases = databases(&p.SQL, box.connections, p.headersBring())
 		var err error
-		if box.egress, err = newEgress(&p.Settings, p.env.lookup, box.databases, network, asks, log); err != nil {
+		if box.egress, err = newEgress(&p.Settings, p.Env.Lookup, box.databases, network, asks, log); err != nil {
 			return nil, config, err
 		}
 	}
@@ -110,7 +111,6 @@ func (b *Sandbox) end(ctx context.Context) bool {
 	return <-nothingLeft
 }
 
-// endEgress ends the egress.
 func (b *Sandbox) endEgress(ctx context.Context) {
 	ended := b.egress.endToolServers(ctx)
 	_ = b.egress.Close()
@@ -120,14 +120,14 @@ func (b *Sandbox) endEgress(ctx context.Context) {
 
 // VisitConfig returns the configuration for commands that look after sessions and run nothing.
 func (p *Program) VisitConfig(on engine.Engine, log *slog.Logger) sandbox.Config {
-	config := p.sandboxConfig(on, p.env.passThrough(p.PassThroughEnv, log), log)
+	config := p.sandboxConfig(on, p.Env.PassThrough(p.PassThroughEnv, log), log)
 	config.Visit = true
 	config.Lifetime = math.MaxInt64 // no session ends of age while a command works on it
 	// The container that this makes may stay the session's, for the files in it.
 	if on.Abilities().OneContainer {
-		way, err := newEgress(&p.Settings, p.env.lookup, p.SQL.tools(p.SQL.connections(p.env.environ(), log), p.headersBring()), &netlog.Log{}, nil, log)
+		way, err := newEgress(&p.Settings, p.Env.Lookup, databases(&p.SQL, connections(&p.SQL, p.Env.Environ(), log), p.headersBring()), &netlog.Log{}, nil, log)
 		if err != nil {
-			log.Warn("a pod that is made now has no way out", "error", err)
+			log.Warn("a container that is made now has no way out", "error", err)
 		} else {
 			config.WayOut = closedEgress{way}
 		}
@@ -141,24 +141,22 @@ func (p *Program) SweepConfig(on engine.Engine, log *slog.Logger) sandbox.Config
 }
 
 func (p *Program) sandboxConfig(on engine.Engine, env map[string]string, log *slog.Logger) sandbox.Config {
-	mounts, err := mounts(&p.Settings, p.engineKind() != nil)
+	mounts, err := setting.EngineMounts(&p.Settings, p.engineKind() != nil)
 	if err != nil {
 		log.Error("folders of this machine", "error", err) // not reached: the settings were checked
 	}
 	config := p.Sandbox
 	config.Engine, config.Kernels, config.Mounts, config.Logger = on, p.Kernels(), mounts, log
 	config.Skills = bringSkills(p.skillLoader(log))
-	config.Env, config.Mask = env, secrets.New(p.Network.withSecrets(env, p.env.lookup))
+	config.Env, config.Mask = env, secrets.New(p.Network.WithSecrets(env, p.Env.Lookup))
 	config.Limits.FileBytes = min(config.Limits.FileBytes, config.VolumeBytes)
 	config.RunTimeout = min(config.RunTimeout, config.MaxRunTimeout)
-	if _, set := p.origins["undo-limit"]; !set {
+	if !p.IsSet("undo-limit") {
 		config.UndoBytes = min(config.UndoBytes, config.VolumeBytes/8)
 	}
-	if _, set := p.origins["variables-limit"]; !set {
+	config.FreezeBytes = 0
+	if p.KeepVariables == "on" {
 		config.FreezeBytes = config.VolumeBytes / 4
-	}
-	if p.KeepVariables == "off" {
-		config.FreezeBytes = 0
 	}
 	config.StateDir, config.Host = p.SessionDir(), p.HostLabel()
 	for _, name := range p.Prewarm {
@@ -170,18 +168,18 @@ func (p *Program) sandboxConfig(on engine.Engine, env map[string]string, log *sl
 
 // Spec returns the container of a session with these settings, for an engine's template.
 func (p *Program) Spec(on engine.Engine, log *slog.Logger) (engine.Spec, error) {
-	config := p.sandboxConfig(on, p.env.passThrough(p.PassThroughEnv, log), log)
-	way, err := newEgress(&p.Settings, p.env.lookup, nil, &netlog.Log{}, nil, log)
+	config := p.sandboxConfig(on, p.Env.PassThrough(p.PassThroughEnv, log), log)
+	way, err := newEgress(&p.Settings, p.Env.Lookup, nil, &netlog.Log{}, nil, log)
 	if err != nil {
 		return engine.Spec{}, err
 	}
 	defer func() { _ = way.Close() }()
 	config.WayOut = way
-	return place.Spec(&config)
+	return place.Spec(&config.Config)
 }
 
 // secretValues returns the values that every output masks, by the variables' names: those that code gets, and those that it never sees.
 func (p *Program) secretValues(passed map[string]string, sources []sql.Source) map[string]string {
-	masked := p.ToolServers.withSecrets(p.Network.withSecrets(passed, p.env.lookup), p.env.lookup)
-	return p.ArtifactStore.withSecrets(withPasswords(masked, sources), p.env.lookup)
+	masked := p.ToolServers.WithSecrets(p.Network.WithSecrets(passed, p.Env.Lookup), p.Env.Lookup)
+	return p.ArtifactStore.WithSecrets(withPasswords(masked, sources), p.Env.Lookup)
 }

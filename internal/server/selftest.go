@@ -6,16 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/server"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -34,7 +32,7 @@ func (p *Program) AddCanaries() error {
 }
 
 // SelfTest attacks sessions with these settings from inside, after AddCanaries. gcArgs are as those of Serve.
-func (p *Program) SelfTest(ctx context.Context, on engine.Engine, gcArgs []string, progress func(name string, language sandbox.Language, done, total int), log *slog.Logger) (report selftest.Report, err error) {
+func (p *Program) SelfTest(ctx context.Context, on engine.Engine, gcArgs []string, progress func(name string, done, total int), log *slog.Logger) (report selftest.Report, err error) {
 	with := newShared(on, gcArgs, log)
 	keeper := with.keeper
 	defer func() {
@@ -42,29 +40,26 @@ func (p *Program) SelfTest(ctx context.Context, on engine.Engine, gcArgs []strin
 			keeper.dismiss()
 		}
 	}()
-	p.ToolServers = ToolServerSettings{} // attacks start nothing on this machine
-	p.ArtifactStore.Address = ""         // the files of attacks are of no use there
-	config := p.sandboxConfig(keeper, p.env.passThrough(p.PassThroughEnv, log), log)
+	p.ToolServers = setting.ToolServers{} // attacks start nothing on this machine
+	p.ArtifactStore.Address = ""          // the files of attacks are of no use there
+	config := p.sandboxConfig(keeper, p.Env.PassThrough(p.PassThroughEnv, log), log)
 	host, err := p.selfTestHost(ctx, on)
 	if err != nil {
 		return report, err
 	}
-	way, err := newEgress(&p.Settings, p.env.lookup, nil, &netlog.Log{}, nil, log)
+	way, err := newEgress(&p.Settings, p.Env.Lookup, nil, &netlog.Log{}, nil, log)
 	if err != nil {
 		return report, err
 	}
 	defer func() { _ = way.Close() }()
 	config.WayOut = way
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(config.Kernels)), func(l sandbox.Language) bool { return attacks.Speaks(string(l)) }) {
-		return report, UsageError{Err: errors.New("all languages that attacks are written in are switched off, so there is nothing to attack")}
-	}
-	standard := make(map[sandbox.Language]bool)
-	for language, kernel := range config.Kernels {
-		standard[language] = isOurs(kernel.Image)
+	python, there := config.Kernels[sandbox.Python]
+	if !there {
+		return report, setting.UsageError{Err: errors.New("attacks are written in Python, which is switched off")}
 	}
 	return selftest.Run(ctx, selftest.Options{
-		Config: config, Engine: on, Host: host, Environ: p.env.environ(), Progress: progress,
-		Standard: standard, Egress: way.reach(),
+		Config: config, Engine: on, Host: host, Environ: p.Env.Environ(), Progress: progress,
+		Standard: isOurs(python.Image), Egress: way.reach(),
 		Server: func(m *sandbox.Manager) selftest.Answer {
 			mcpServer, _ := newMCP(p, &Sandbox{Manager: m, shared: with, egress: way}, nil, log)
 			return answers(mcpServer)
@@ -84,10 +79,10 @@ func (p *Program) selfTestHost(ctx context.Context, on engine.Engine) (selftest.
 
 // answers calls a server's tools, as a client's message would.
 func answers(m *server.MCPServer) selftest.Answer {
-	return func(ctx context.Context, language sandbox.Language, code string) (string, error) {
+	return func(ctx context.Context, code string) (string, error) {
 		message, err := json.Marshal(map[string]any{
 			"jsonrpc": "2.0", "id": 1, "method": "tools/call",
-			"params": map[string]any{"name": language.Info().Tool(), "arguments": map[string]any{"code": code}},
+			"params": map[string]any{"name": sandbox.Python.Info().Tool(), "arguments": map[string]any{"code": code}},
 		})
 		if err != nil {
 			return "", err
@@ -101,7 +96,6 @@ func answers(m *server.MCPServer) selftest.Answer {
 	}
 }
 
-// texts joins the texts of an answer's content.
 func texts(answer []byte) string {
 	var parsed struct {
 		Result struct{ Content []struct{ Text string } }

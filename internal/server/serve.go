@@ -55,7 +55,6 @@ func (p *Program) Serve(ctx context.Context, gcArgs []string) error {
 	if err != nil {
 		return err
 	}
-	tellNotes(p.notes, log)
 	r, err := p.Begin(ctx, gcArgs, log)
 	if err != nil {
 		return err
@@ -64,15 +63,21 @@ func (p *Program) Serve(ctx context.Context, gcArgs []string) error {
 	if p.OnHangup != nil {
 		go watchHangups(ctx, hangups, p.OnHangup)
 	}
+	closed := make(chan struct{})
+	go func() {
+		r.entrance.serve(ctx)
+		close(closed)
+	}()
 	if r.Web != nil {
-		go r.drainer.watch(ctx)
 		err = r.Web.server.Serve(ctx, r.Web.Listener)
 	} else {
 		own := r.own.now.Load()
-		err = stdio.Serve(tools.WithNamed(rpc.WithMethods(ctx, own.deps.Methods(self())), p.Sandbox.Shared, "--session"), own.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: maxAnswer(p.Tools.ArtifactBytes)})
+		err = stdio.Serve(tools.WithNamed(rpc.WithMethods(ctx, own.deps.Methods()), p.Sandbox.Shared, "--session"), own.mcp, in, out, stdio.Options{InOrder: true, Logger: log})
 	}
 	log.Debug("message loop ended", "error", err)
+	stop()
 	r.End(context.WithoutCancel(ctx))
+	<-closed // its socket is removed
 	if err == nil || errors.Is(err, stdio.ErrClientGone) || errors.Is(err, context.Canceled) {
 		return nil
 	}

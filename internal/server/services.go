@@ -61,7 +61,7 @@ type front struct {
 	links   *filelinks.Links // nil: there are none
 	mcp     *server.MCPServer
 	deps    *tools.Deps
-	site    *httpserver.Site    // nil: nothing is served over HTTP
+	site    *httpserver.Site    // over HTTP
 	api     func() *rest.Server // made at the first request
 	page    func() *rest.Server
 	called  called             // told of the page's calls; nil: nobody is
@@ -74,7 +74,7 @@ func (r *Running) NewServices(who principal.Principal, p *Program) (*Services, e
 		running: r, of: who, network: &netlog.Log{}, out: &egressNow{}, calls: fair.NewBudget(time.Minute, int64(p.Tools.CallsPerMinute)),
 		mask: secrets.Growing(nil), linkKey: []byte(rand.Text()), apis: apisOf(p.features),
 	}
-	log := r.LogOf(who)
+	log := r.logOf(who)
 	t.asks = r.newDesk(t, log)
 	box, err := p.newSandbox(r.shared, t.network, t.asks, log, func(box *Sandbox, config *sandbox.Config) {
 		watched := r.watched.For(who)
@@ -89,7 +89,7 @@ func (r *Running) NewServices(who principal.Principal, p *Program) (*Services, e
 		return nil, err
 	}
 	t.manager = box.Manager
-	if r.drainer != nil && r.drainer.draining.Load() {
+	if r.entrance.draining.Load() {
 		t.manager.Drain(true)
 	}
 	t.now.Store(r.newFront(t, p, box, log))
@@ -128,8 +128,7 @@ func (r *Running) newDesk(t *Services, log *slog.Logger) *ask.Desk {
 	})
 }
 
-// LogOf returns the log of a principal's services.
-func (r *Running) LogOf(p principal.Principal) *slog.Logger {
+func (r *Running) logOf(p principal.Principal) *slog.Logger {
 	if p.IsUser() {
 		return r.Log
 	}
@@ -157,11 +156,9 @@ func (r *Running) newFront(t *Services, p *Program, box *Sandbox, log *slog.Logg
 	if p.Network.Ask {
 		f.deps.Asks = t.asks
 	}
-	if r.Web != nil {
-		f.serveOverHTTP(ending, t.apis)
-		if !t.of.IsUser() {
-			f.site.Prepare()
-		}
+	f.serveOverHTTP(ending, t)
+	if !t.of.IsUser() {
+		f.site.Prepare()
 	}
 	return f
 }
@@ -169,7 +166,7 @@ func (r *Running) newFront(t *Services, p *Program, box *Sandbox, log *slog.Logg
 // Change replaces the settings of the services. Settings of containers apply to sessions that open later.
 func (t *Services) Change(p *Program) error {
 	r, before := t.running, t.now.Load()
-	log := r.LogOf(t.of)
+	log := r.logOf(t.of)
 	var reach *Sandbox
 	if before.reachesAlike(p) {
 		reach = before.box // code may be using it
@@ -200,7 +197,7 @@ func (f *front) reachesAlike(p *Program) bool {
 
 // storesAlike reports whether files go to the same store under other settings.
 func (f *front) storesAlike(p *Program) bool {
-	return f != nil && f.program.ArtifactStore.Address == p.ArtifactStore.Address && f.program.ArtifactStore.FileBytes == p.ArtifactStore.FileBytes
+	return f != nil && f.program.ArtifactStore.Address == p.ArtifactStore.Address
 }
 
 // close ends the front's work, but no session, and nothing that next goes on with.

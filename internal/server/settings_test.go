@@ -1,16 +1,24 @@
 package server
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -26,21 +34,18 @@ func loadSettings(t testing.TB, args []string, env map[string]string) (*Program,
 // What the documentation and the messages have as a bound is within it, however it is written.
 func TestTheBoundsOfSizesAreWithinThem(t *testing.T) {
 	for _, arg := range []string{
-		"--output-limit=200KB", "--output-limit=200k", "--output-limit=200KiB", "--output-limit=200000", "--code-limit=150KB", "--code-limit=150k",
-		"--upload-limit=50MB", "--artifact-read-limit=50MB", "--artifact-store-limit=5GB", "--memory-limit=64MB", "--file-limit=1MB", "--volume-limit=1MB",
-		"--tmp-size=1MB", "--sql-max-bytes=1MB", "--network-request-limit=1KB",
+		"--output-limit=200KB", "--output-limit=200k", "--output-limit=200KiB", "--output-limit=200000",
+		"--upload-limit=50MB", "--memory-limit=64MB", "--file-limit=1MB", "--volume-limit=1MB",
 	} {
 		should.OK(t, should.ErrOf(loadSettings(t, []string{arg}, nil)), "%s", arg)
 	}
 }
 
 func TestTheFullImageIsNamedByAWord(t *testing.T) {
-	s, err := loadSettings(t, []string{"--python-image", "full"}, map[string]string{"SANDBOX_JS_IMAGE": "full"})
-	must.OK(t, err)
+	s := must.Get(loadSettings(t, []string{"--python-image", "full"}, map[string]string{"SANDBOX_JS_IMAGE": "full"}))(t)
 	for language, kernel := range s.Kernels() {
-		if kernel.Image != containers.Full().Ref() || !strings.HasSuffix(kernel.Setup, "-image full") {
-			t.Errorf("%s: the image is %s, made by %s", language, kernel.Image, kernel.Setup)
-		}
+		should.Hold(t, kernel.Image == containers.Full().Ref() && strings.HasSuffix(kernel.Setup, "-image full"),
+			"%s: the image is %s, made by %s", language, kernel.Image, kernel.Setup)
 	}
 }
 
@@ -63,7 +68,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 
 func TestAnEmptyVariableIsNoSizeAndNoNumber(t *testing.T) {
 	env := make(map[string]string)
-	Flags(nil).VisitAll(func(f *pflag.Flag) { env[VariableOf(f.Name)] = "" })
+	Flags(nil).VisitAll(func(f *pflag.Flag) { env[setting.VariableOf(f.Name)] = "" })
 	s, err := loadSettings(t, nil, env)
 	if err == nil || strings.Contains(err.Error(), "LIMIT") || strings.Contains(err.Error(), "SQL_TIMEOUT") {
 		t.Errorf("got %v", err) // the log's settings are texts, and an empty one is wrong
@@ -98,33 +103,9 @@ func TestOtherProgramsNamesAreUnderstood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, err := loadSettings(t, test.args, test.env)
 			python, js := *s.LanguageImages[sandbox.Python], *s.LanguageImages[sandbox.JavaScript]
-			if err != nil || python != test.python || js != test.js || s.EngineURL != test.engine {
-				t.Errorf("got %q %q %q, %v", python, js, s.EngineURL, err)
-			}
+			should.Hold(t, err == nil && python == test.python && js == test.js && s.EngineURL == test.engine,
+				"got %q %q %q, %v", python, js, s.EngineURL, err)
 		})
-	}
-}
-
-func TestAnothersStoreIsUnderstood(t *testing.T) {
-	connection := map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2"}
-	container := map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2", "AZURE_BLOB_CONTAINER_NAME": "theirs"}
-	for name, test := range map[string]struct {
-		args []string
-		env  map[string]string
-		want string
-	}{
-		"none":                 {nil, map[string]string{"AZURE_BLOB_CONTAINER_NAME": "theirs"}, ""},
-		"its usual container":  {nil, connection, "azblob://code-interpreter-artifacts"},
-		"its container":        {nil, container, "azblob://theirs"},
-		"our setting beats it": {[]string{"--artifact-store=s3://ours/a"}, container, "s3://ours/a"},
-		"it is switched off":   {[]string{"--artifact-store=off"}, container, ""},
-		"its name is wrong":    {nil, map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2", "AZURE_BLOB_CONTAINER_NAME": "A B"}, ""},
-	} {
-		s, err := loadSettings(t, test.args, test.env)
-		address, ok, _ := s.ArtifactStore.parse()
-		if err != nil || ok != (test.want != "") || ok && address.String() != test.want {
-			t.Errorf("%s: %s, %v, %v", name, address, ok, err)
-		}
 	}
 }
 
@@ -137,8 +118,7 @@ func TestALanguageCanBeSwitchedOff(t *testing.T) {
 		"--python-image=my:own --js-image=off":   "python bash",
 		"--bash-image=my:own --python-image=off": "javascript bash",
 	} {
-		s, err := loadSettings(t, strings.Fields(off), nil)
-		must.OK(t, err)
+		s := must.Get(loadSettings(t, strings.Fields(off), nil))(t)
 		kernels := s.Kernels()
 		var on []string
 		for _, l := range kernel.Languages {
@@ -155,12 +135,10 @@ func TestALanguageCanBeSwitchedOff(t *testing.T) {
 		}
 		should.Equal(t, strings.Join(on, " "), want, "%s: on", off)
 	}
-	s, err := loadSettings(t, []string{"--slim"}, nil)
-	must.OK(t, err)
+	s := must.Get(loadSettings(t, []string{"--slim"}, nil))(t)
 	for language, kernel := range s.Kernels() {
-		if recipe, _ := containers.Slim(string(language)); kernel.Image != recipe.Ref() {
-			t.Errorf("slim: the image for %s is %s", language, kernel.Image)
-		}
+		recipe, _ := containers.Slim(string(language))
+		should.Hold(t, kernel.Image == recipe.Ref(), "slim: the image for %s is %s", language, kernel.Image)
 	}
 }
 
@@ -174,12 +152,11 @@ func TestSetupIsNamedWithWhatItNeeds(t *testing.T) {
 		{[]string{"--slim"}, "code-sandbox-mcp setup --slim"},
 		{[]string{"--engine-url", "tcp://user:secret@host:1"}, "code-sandbox-mcp setup --engine-url THE_SERVERS_OWN"},
 	} {
-		s, err := loadSettings(t, test.args, nil)
-		must.OK(t, err)
+		s := must.Get(loadSettings(t, test.args, nil))(t)
 		should.Equal(t, s.Kernels()[sandbox.Python].Setup, test.want, "%q", test.args)
 	}
 	t.Setenv(CommandVariable, "npx -y package")
-	should.Equal(t, setupFor(&Settings{}, "--python-image", ""), "npx -y package setup", "started by another command")
+	should.Equal(t, setupFor(&setting.Settings{}, "--python-image", ""), "npx -y package setup", "started by another command")
 }
 
 func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
@@ -208,14 +185,14 @@ func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
 			}
 			t.Setenv("XDG_STATE_HOME", test.xdg)
 			t.Setenv("HOME", test.home)
-			should.Equal(t, StateFolder(""), test.want)
+			should.Equal(t, setting.StateFolder(""), test.want)
 		})
 	}
 }
 
 func TestBadSettingsNameTheValue(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
-	must.OK(t, os.WriteFile(bad, []byte("memory_limit: 1g\nreplicas: a.b\n"), 0o600))
+	must.OK(t, os.WriteFile(bad, []byte("memory_limit: 1g\npolicy: a.b\n"), 0o600))
 	for name, test := range map[string]struct {
 		args []string
 		env  map[string]string
@@ -231,8 +208,6 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		"tool":              {[]string{"--tools=run_cobol"}, nil, `no tool "run_cobol"`},
 		"upload size":       {[]string{"--upload-limit=1g"}, nil, "--upload-limit 1GiB"},
 		"output":            {[]string{"--output-limit=204801"}, nil, "--output-limit 204801 must lie between 1000 bytes and 200KiB"},
-		"code":              {[]string{"--code-limit=151k"}, nil, "--code-limit 154624 must lie between 1 byte and 150KiB"},
-		"download time":     {[]string{"--download-timeout=0"}, nil, "--download-timeout 0s must be above 0"},
 		"whole file system": {nil, map[string]string{"SANDBOX_ALLOW_HOST_DIR": "/tmp,/"}, "--allow-host-dir: the whole file system"},
 		"language":          {[]string{"--prewarm=ruby"}, nil, `no language "ruby"`},
 		"log format":        {[]string{"--log-format=xml"}, nil, `"xml"`},
@@ -245,22 +220,18 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		"store":                     {[]string{"--artifact-store=ftp://bucket"}, nil, "--artifact-store: the address of a store begins with azblob://, s3:// or gs://"},
 		"store without a bucket":    {nil, map[string]string{"SANDBOX_ARTIFACT_STORE": "s3://"}, "--artifact-store: s3:// names no bucket"},
 		"store with a key":          {[]string{"--artifact-store=s3://id:hunter2@bucket"}, nil, "credentials do not belong into the address"},
-		"size for a store":          {[]string{"--artifact-store-limit=6g"}, nil, "--artifact-store-limit 6GiB must lie between 1 byte and 5GiB"},
-		"an address that lasts":     {[]string{"--artifact-store=s3://bucket", "--artifact-link-lifetime=169h"}, nil, "--artifact-link-lifetime: 169h0m0s is longer"},
-		"an address that is no use": {[]string{"--artifact-link-lifetime=0"}, nil, "--artifact-link-lifetime 0s must be above 0"},
 		"no file of servers":        {[]string{"--mcp-servers=/does/not/exist"}, nil, "--mcp-servers /does/not/exist: there is no such file"},
 		"tools of no server":        {[]string{"--mcp-allow=a.b"}, nil, "--mcp-allow a.b has no effect without --mcp-servers"},
 		"no tool of a server":       {[]string{"--mcp-allow=github"}, nil, `--mcp-allow "github" is no tool`},
 		"key in file":               {[]string{"--config", bad}, nil, `no setting "memory_limit"`},
-		"a flag that went":          {[]string{"--replicas=x"}, nil, "Leave the setting out"},
-		"a variable that went":      {nil, map[string]string{"SANDBOX_REPLICAS": "x"}, "Leave the setting out"},
-		"a key in a file that went": {[]string{"--config", bad}, nil, "Leave the setting out"},
+		"a flag elsewhere":          {[]string{"--policy=x"}, nil, "code-sandbox-server has it"},
+		"a variable elsewhere":      {nil, map[string]string{"SANDBOX_POLICY": "x"}, "code-sandbox-server has it"},
+		"a key in a file elsewhere": {[]string{"--config", bad}, nil, "code-sandbox-server has it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := loadSettings(t, test.args, test.env)
-			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("got %v, want %q", err, test.want)
-			}
+			should.Hold(t, err != nil && strings.Contains(err.Error(), test.want) && !strings.Contains(err.Error(), "hunter2"),
+				"got %v, want %q", err, test.want)
 		})
 	}
 }
@@ -282,8 +253,112 @@ func TestArgumentsForTheServerAreChecked(t *testing.T) {
 		{args: []string{"--config", "/nowhere/config.yaml"}, want: "/nowhere/config.yaml"},
 	} {
 		err := Check(nil, test.args, test.env)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-			t.Errorf("%q: %v", test.args, err)
+		should.Hold(t, (test.want != "" || err == nil) && (test.want == "" || err != nil && strings.Contains(err.Error(), test.want)),
+			"%q: %v", test.args, err)
+	}
+}
+
+// SettingsTable is the table of the settings of the core, and that of the others, with the meanings that they have before, or else what --help says.
+func SettingsTable(features []Feature, before string) string {
+	meanings := make(map[string]string)
+	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w-]+)` \\|[^|]*\\| (.*) \\|$").FindAllStringSubmatch(before, -1) {
+		meanings[row[1]] = row[2]
+	}
+	var b strings.Builder
+	const head = "| setting | default (bounds) | meaning |\n|---|---|---|\n"
+	core, all := New(nil), New(features)
+	core.Bind(pflag.NewFlagSet("", pflag.ContinueOnError))
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all.Bind(flags)
+	b.WriteString(head)
+	for i, g := range all.Groups {
+		if i == len(core.Groups) {
+			b.WriteString("\nSettings that only `" + setting.ServerProgram + "` has:\n\n" + head)
+		}
+		for _, r := range g.Settings {
+			if r.Name != "config" {
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, defaultOf(r, flags.Lookup(r.Name))+strings.Replace(" ("+r.Bounds()+")", " ()", "", 1), cmp.Or(meanings[r.Name], r.Help))
+			}
 		}
 	}
+	return b.String()
+}
+
+// defaultOf is the default of a setting as a person writes it.
+func defaultOf(r setting.Setting, f *pflag.Flag) string {
+	if said := regexp.MustCompile(`default: ([^()]*)\)`).FindStringSubmatch(r.Help); said != nil {
+		return said[1]
+	}
+	switch to := r.Value.(type) {
+	case *bool:
+		return map[bool]string{true: "on", false: "off"}[*to]
+	case *int64:
+		return humanize.Comma(*to)
+	case *[]string:
+		return cmp.Or(strings.Join(*to, ", "), "none")
+	case pflag.Value:
+		switch n, write := r.Measure(); {
+		case to.Type() == "duration":
+			return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(to.String())
+		case write != nil && int64(n)%1024 != 0:
+			return humanize.Bytes(uint64(n))
+		case write != nil && n > 0:
+			return write(n)
+		}
+	}
+	return cmp.Or(f.DefValue, "none")
+}
+
+// Values returns the values of the variables that a program's settings fill.
+func Values(p *Program) map[string]string {
+	values := make(map[string]string)
+	for _, r := range Rows(p) {
+		if v, is := r.Value.(pflag.Value); is {
+			values[r.Name] = v.String()
+		} else {
+			values[r.Name] = fmt.Sprint(reflect.ValueOf(r.Value).Elem())
+		}
+	}
+	return values
+}
+
+// Rows returns the rows of a program's settings.
+func Rows(p *Program) (all []setting.Setting) {
+	for _, g := range p.Groups {
+		all = append(all, g.Settings...)
+	}
+	return all
+}
+
+// ValuesOf are Values of a principal's program, without those that it has of its own.
+func ValuesOf(r *Running, who principal.Principal) (map[string]string, error) {
+	services, err := r.principals.Get(who)
+	if err != nil {
+		return nil, err
+	}
+	values := Values(services.Program())
+	delete(values, "state-dir")
+	delete(values, "prewarm")
+	return values, nil
+}
+
+// Another returns another value than the default of a number or a switch, within its bounds; empty: it is a text.
+func Another(r setting.Setting) string {
+	if on, is := r.Value.(*bool); is {
+		return strconv.FormatBool(!*on)
+	}
+	n, write := r.Measure()
+	if write == nil {
+		return ""
+	}
+	next := n + 1
+	if _, is := r.Value.(pflag.Value); is {
+		next = cmp.Or(2*n, float64(2*time.Second))
+	} else {
+		write = func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+	}
+	if r.Most != 0 && next > r.Most {
+		next = max(r.Least, n/2)
+	}
+	return strings.ReplaceAll(write(next), " bytes", "")
 }

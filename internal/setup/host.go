@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -78,30 +79,21 @@ func aptSettings(dump string) []string {
 // buildEnv picks the variables of a build from the environment and the user's settings for npm and pip.
 func buildEnv(getenv func(string) string, npmrc, pipConf string) map[string]string {
 	env := map[string]string{
-		"NPM_CONFIG_REGISTRY": firstOf(getenv("NPM_CONFIG_REGISTRY"), getenv("npm_config_registry"), setting(npmrc, "registry")),
-		"PIP_INDEX_URL":       firstOf(getenv("PIP_INDEX_URL"), getenv("UV_DEFAULT_INDEX"), getenv("UV_INDEX_URL"), setting(pipConf, "index-url")),
+		"NPM_CONFIG_REGISTRY": cmp.Or(getenv("NPM_CONFIG_REGISTRY"), getenv("npm_config_registry"), setting(npmrc, "registry")),
+		"PIP_INDEX_URL":       cmp.Or(getenv("PIP_INDEX_URL"), getenv("UV_DEFAULT_INDEX"), getenv("UV_INDEX_URL"), setting(pipConf, "index-url")),
 	}
 	for _, name := range []string{"http_proxy", "https_proxy"} {
-		env[name] = firstOf(getenv(name), getenv(strings.ToUpper(name)))
+		env[name] = cmp.Or(getenv(name), getenv(strings.ToUpper(name)))
 	}
 	for name, value := range env {
 		if !harmless(value) {
 			delete(env, name)
 		}
 	}
-	if exceptions := firstOf(getenv("no_proxy"), getenv("NO_PROXY")); exceptions != "" {
+	if exceptions := cmp.Or(getenv("no_proxy"), getenv("NO_PROXY")); exceptions != "" {
 		env["no_proxy"] = exceptions
 	}
 	return env
-}
-
-func firstOf(values ...string) string {
-	for _, value := range values {
-		if value != "" {
-			return value
-		}
-	}
-	return ""
 }
 
 // setting finds `key = value` in an npmrc or an ini file.

@@ -36,9 +36,7 @@ DPkg::Post-Invoke:: "rm -rf /";
 		`Acquire::http::Proxy "http://proxy.example:3128";`,
 		`Acquire::http::Proxy::mirror.example "DIRECT";`,
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q", got)
-	}
+	should.Hold(t, reflect.DeepEqual(got, want), "got %q", got)
 }
 
 func TestAddressesReachTheBuildAndSecretsDoNot(t *testing.T) {
@@ -79,9 +77,7 @@ func TestAddressesReachTheBuildAndSecretsDoNot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := buildEnv(func(key string) string { return test.env[key] }, test.npmrc, test.pipINI)
-			if !maps.Equal(got, test.want) {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
+			should.Hold(t, maps.Equal(got, test.want), "got %v, want %v", got, test.want)
 		})
 	}
 }
@@ -97,21 +93,17 @@ func TestAShellReadsTheSettingsAsTheyAre(t *testing.T) {
 		must.OK(t, os.WriteFile(path, content, 0o644))
 	}
 	script := `set -eu; . "$1"; printf '%s\n' "$no_proxy" "$APT_CONFIG" "$CURL_CA_BUNDLE" "$NPM_CONFIG_CAFILE" "$PIP_CERT" "$SSL_CERT_FILE" "$UV_DEFAULT_INDEX"`
-	out, err := exec.Command("sh", "-c", script, "sh", filepath.Join(folder, containers.HostEnvFile)).Output()
-	must.OK(t, err)
+	out := must.Get(exec.Command("sh", "-c", script, "sh", filepath.Join(folder, containers.HostEnvFile)).Output())(t)
 	want := strings.Join([]string{hostile, "/run/host/apt.conf", "/run/host/ca.crt", "/run/host/ca.crt", "/run/host/ca.crt", "/run/host/ca.crt", "https://a.example/simple", ""}, "\n")
 	should.Equal(t, string(out), want)
 	should.Equal(t, string(files["host/apt.conf"]), "Acquire::Retries \"3\";\nAcquire::https::CAInfo \"/run/host/ca.crt\";\n", "apt.conf")
-	if names := slices.Sorted(maps.Keys(files)); !reflect.DeepEqual(names, []string{"host/apt.conf", "host/ca.crt", "host/env"}) {
-		t.Errorf("files: %v", names)
-	}
+	names := slices.Sorted(maps.Keys(files))
+	should.Hold(t, reflect.DeepEqual(names, []string{"host/apt.conf", "host/ca.crt", "host/env"}), "files: %v", names)
 }
 
 func TestAMachineWithNothingToSaySetsNothing(t *testing.T) {
 	files := host{}.files()
-	if len(files) != 1 || len(bytes.TrimSpace(files[containers.HostEnvFile])) != 0 {
-		t.Errorf("got %q", files)
-	}
+	should.Hold(t, len(files) == 1 && len(bytes.TrimSpace(files[containers.HostEnvFile])) == 0, "got %q", files)
 }
 
 func TestAProxyOnThisMachineNeedsTheHostsNetwork(t *testing.T) {
@@ -124,9 +116,7 @@ func TestAProxyOnThisMachineNeedsTheHostsNetwork(t *testing.T) {
 	} {
 		inEnv := host{env: map[string]string{"http_proxy": address}}
 		inApt := host{apt: []string{`Acquire::http::Proxy "` + address + `";`}}
-		if inEnv.usesLoopback() != want || inApt.usesLoopback() != want {
-			t.Errorf("%s: not %t", address, want)
-		}
+		should.Hold(t, inEnv.usesLoopback() == want && inApt.usesLoopback() == want, "%s: not %t", address, want)
 	}
 }
 

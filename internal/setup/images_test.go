@@ -5,20 +5,34 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
+	stdlog "log"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path"
+	"regexp"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/containers/podman/v5/pkg/bindings"
 	"github.com/containers/podman/v5/pkg/specgen"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
@@ -42,8 +56,7 @@ func run(m *testing.M) int {
 // connection is a context for the bindings. A test fails where there is no Podman.
 func connection(t *testing.T) context.Context {
 	t.Helper()
-	ctx, err := testEngine.Connection(t.Context())
-	must.OK(t, err, "these tests need Podman")
+	ctx := must.Get(testEngine.Connection(t.Context()))(t, "these tests need Podman")
 	return ctx
 }
 
@@ -126,8 +139,7 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 	ctx := connection(t)
 	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
 	w := readyWork(report)
-	result, err := w.image(ctx, recipe)
-	must.OK(t, err)
+	result := must.Get(w.image(ctx, recipe))(t)
 	should.Equal(t, result, (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true}))
 	image, err := libpod.InspectImage(ctx, recipe.Ref())
 	must.OK(t, err)
@@ -139,16 +151,13 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 	}
 	said := report.said()
 	for _, want := range []string{"begin Standard image", "step 0/", "COPY versions.json", "end built in "} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q was not reported:\n%s", want, said)
-		}
+		should.Hold(t, strings.Contains(said, want), "%q was not reported:\n%s", want, said)
 	}
 
 	again := &recorder{}
 	result, err = (&work{report: again}).image(ctx, recipe)
-	if err != nil || result.Made || again.said() != "begin Standard image\nend ready: "+recipe.Ref() {
-		t.Errorf("the second call: %+v, %v\n%s", result, err, again.said())
-	}
+	should.Hold(t, err == nil && !result.Made && again.said() == "begin Standard image\nend ready: "+recipe.Ref(),
+		"the second call: %+v, %v\n%s", result, err, again.said())
 }
 
 func TestImagesAreSavedUnderTheNamesThatAClusterAsksFor(t *testing.T) {
@@ -160,19 +169,15 @@ func TestImagesAreSavedUnderTheNamesThatAClusterAsksFor(t *testing.T) {
 	must.OK(t, Save(ctx, map[string]string{recipe.Ref(): name}, &archive))
 	files, manifest := tar.NewReader(&archive), ""
 	for manifest == "" {
-		header, err := files.Next()
-		must.OK(t, err)
+		header := must.Get(files.Next())(t)
 		if header.Name == "manifest.json" {
 			content, _ := io.ReadAll(files)
 			manifest = string(content)
 		}
 	}
-	if !strings.Contains(manifest, `"RepoTags":["`+name+`"]`) {
-		t.Errorf("the archive has %s, not %s", manifest, name)
-	}
-	if there, err := libpod.ImageExists(ctx, name); there || err != nil {
-		t.Errorf("the name stays in Podman: %v, %v", there, err)
-	}
+	should.Hold(t, strings.Contains(manifest, `"RepoTags":["`+name+`"]`), "the archive has %s, not %s", manifest, name)
+	there, err := libpod.ImageExists(ctx, name)
+	should.Hold(t, !there && err == nil, "the name stays in Podman: %v, %v", there, err)
 }
 
 func TestAnImageIsBuiltPartByPartOnTheImagesBelow(t *testing.T) {
@@ -184,8 +189,7 @@ func TestAnImageIsBuiltPartByPartOnTheImagesBelow(t *testing.T) {
 	files := recipe.Files.(fstest.MapFS)
 	files["Containerfile.first"] = &fstest.MapFile{Data: []byte("ARG BASE\nARG OTHER\nFROM ${OTHER} AS other\nFROM ${BASE}\nLABEL parts=one\n")}
 	labels := func() map[string]string {
-		image, err := libpod.InspectImage(ctx, recipe.Ref())
-		must.OK(t, err)
+		image := must.Get(libpod.InspectImage(ctx, recipe.Ref()))(t)
 		return image.Labels
 	}
 
@@ -199,15 +203,12 @@ func TestAnImageIsBuiltPartByPartOnTheImagesBelow(t *testing.T) {
 	delete(files, "Containerfile.first")
 	files["Containerfile.last"] = &fstest.MapFile{Data: []byte("ARG BASE\nFROM ${BASE}\nLABEL last=two\n")}
 	result, err := readyWork(&recorder{}).image(ctx, recipe)
-	if want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true}); err != nil || result != want {
-		t.Errorf("got %+v, %v, want %+v", result, err, want)
-	}
-	if l := labels(); l[containers.LabelRecipe] != recipe.Hash || l["parts"] != "one" || l["last"] != "two" {
-		t.Errorf("the labels are %v", l)
-	}
-	if built := strings.Count(report.said(), "end built in "); built != 1 {
-		t.Errorf("the image below was built %d times:\n%s", built, report.said())
-	}
+	want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true})
+	should.Hold(t, err == nil && result == want, "got %+v, %v, want %+v", result, err, want)
+	l := labels()
+	should.Hold(t, l[containers.LabelRecipe] == recipe.Hash && l["parts"] == "one" && l["last"] == "two", "the labels are %v", l)
+	built := strings.Count(report.said(), "end built in ")
+	should.Hold(t, built == 1, "the image below was built %d times:\n%s", built, report.said())
 }
 
 func TestTheVersionsOfAFinishedImageCanBeRead(t *testing.T) {
@@ -216,9 +217,7 @@ func TestTheVersionsOfAFinishedImageCanBeRead(t *testing.T) {
 	w := readyWork(&recorder{})
 	must.OK(t, w.build(ctx, recipe, 0, onScratch))
 	got, err := versions(ctx, recipe.Ref())
-	if err != nil || string(got) != tinyVersions {
-		t.Errorf("got %s, %v", got, err)
-	}
+	should.Hold(t, err == nil && string(got) == tinyVersions, "got %s, %v", got, err)
 	if _, err := versions(ctx, "localhost/no-such-image:1"); err == nil {
 		t.Error("an image that is not there has versions")
 	}
@@ -236,12 +235,8 @@ func TestAFailedBuildSaysWhereAndLeavesNoImage(t *testing.T) {
 			recipe, report := tinyRecipe(t, test.containerfile), &recorder{}
 			_, err := readyWork(report).image(ctx, recipe)
 			var failed *Error
-			if !errors.As(err, &failed) || !strings.Contains(err.Error(), test.want) || failed.Next == "" {
-				t.Fatalf("got %v", err)
-			}
-			if !strings.HasSuffix(report.said(), "\nfail") {
-				t.Errorf("the failure was not reported:\n%s", report.said())
-			}
+			must.Hold(t, errors.As(err, &failed) && strings.Contains(err.Error(), test.want) && failed.Next != "", "got %v", err)
+			should.Hold(t, strings.HasSuffix(report.said(), "\nfail"), "the failure was not reported:\n%s", report.said())
 			if there, err := libpod.ImageExists(ctx, recipe.Ref()); there || err != nil {
 				t.Errorf("the image has its name: %t, %v", there, err)
 			}
@@ -263,19 +258,15 @@ func TestAnImageOfTheUsersOwnThatCannotBePulledIsAnError(t *testing.T) {
 	report := &recorder{}
 	results, err := Images(ctx, Options{Images: []string{refusing(t) + "/image:1"}}, report)
 	var failed *Error
-	if !errors.As(err, &failed) || len(results) != 0 || !strings.Contains(failed.Next, "podman pull") {
-		t.Errorf("got %v, %v", results, err)
-	}
-	if !strings.HasSuffix(report.said(), "\nfail") {
-		t.Errorf("the failure was not reported:\n%s", report.said())
-	}
+	should.Hold(t, errors.As(err, &failed) && len(results) == 0 && strings.Contains(failed.Next, "podman pull"),
+		"got %v, %v", results, err)
+	should.Hold(t, strings.HasSuffix(report.said(), "\nfail"), "the failure was not reported:\n%s", report.said())
 }
 
 // refusing is the address of a registry that refuses every connection.
 func refusing(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -302,17 +293,15 @@ func TestWhatAnInterruptedBuildLeftIsRemovedByTheNext(t *testing.T) {
 	removeLeftOver(ctx)
 	for name, want := range map[string]bool{left: false, other: true} {
 		found, err := libpod.ListContainers(ctx, map[string][]string{"name": {"^" + name + "$"}}, false)
-		if there := len(found) == 1; err != nil || there != want {
-			t.Errorf("%s: there is %t, want %t, %v", name, there, want, err)
-		}
+		there := len(found) == 1
+		should.Hold(t, err == nil && there == want, "%s: there is %t, want %t, %v", name, there, want, err)
 	}
 }
 
 // holdSetupLock keeps builds of this user's away from removeLeftOver.
 func holdSetupLock(t *testing.T) (release func()) {
 	t.Helper()
-	release, err := lock(t.Context(), "", nil)
-	must.OK(t, err)
+	release = must.Get(lock(t.Context(), "", nil))(t)
 	return release
 }
 
@@ -337,12 +326,8 @@ func TestABaseThatIsNamedAndMissingIsNotReplacedByAnother(t *testing.T) {
 	w := &work{report: report, opts: Options{Base: refusing(t) + "/base:1", Patience: time.Minute}}
 	_, err := w.chooseBase(ctx)
 	var failed *Error
-	if !errors.As(err, &failed) || !strings.Contains(failed.Next, "--base") {
-		t.Errorf("got %v", err)
-	}
-	if strings.Contains(report.said(), "mirror") {
-		t.Errorf("another base was made:\n%s", report.said())
-	}
+	should.Hold(t, errors.As(err, &failed) && strings.Contains(failed.Next, "--base"), "got %v", err)
+	should.Hold(t, !strings.Contains(report.said(), "mirror"), "another base was made:\n%s", report.said())
 }
 
 func TestWhatIsThereIsTakenAsTheBase(t *testing.T) {
@@ -350,22 +335,18 @@ func TestWhatIsThereIsTakenAsTheBase(t *testing.T) {
 	recipe := tinyRecipe(t, tinyContainerfile)
 	must.OK(t, readyWork(&recorder{}).build(ctx, recipe, 0, onScratch))
 	w := &work{report: &recorder{}, opts: Options{Base: recipe.Ref()}}
-	if base, err := w.chooseBase(ctx); err != nil || base != recipe.Ref() {
-		t.Errorf("got %q, %v", base, err)
-	}
+	base, err := w.chooseBase(ctx)
+	should.Hold(t, err == nil && base == recipe.Ref(), "got %q, %v", base, err)
 }
 
 func TestBootstrapKeepsThisMachinesSettingsOutOfTheImage(t *testing.T) {
 	args := bootstrapArgs([]string{`Acquire::Retries "3";`}, "/tmp/base.tar")
 	line := strings.Join(args, "\x00")
 	for _, want := range []string{`--aptopt=Acquire::Retries "3";`, "99mmdebstrap", "etc/resolv.conf", "--include=ca-certificates"} {
-		if !strings.Contains(line, want) {
-			t.Errorf("%s is not in the command line", want)
-		}
+		should.Hold(t, strings.Contains(line, want), "%s is not in the command line", want)
 	}
-	if tail := args[len(args)-2:]; tail[0] != "trixie" || tail[1] != "/tmp/base.tar" {
-		t.Errorf("it ends in %v", tail)
-	}
+	tail := args[len(args)-2:]
+	should.Hold(t, tail[0] == "trixie" && tail[1] == "/tmp/base.tar", "it ends in %v", tail)
 }
 
 func TestWhereTheEngineIsOnAnotherKindOfMachineNoBaseIsMade(t *testing.T) {
@@ -374,4 +355,210 @@ func TestWhereTheEngineIsOnAnotherKindOfMachineNoBaseIsMade(t *testing.T) {
 	should.Fail(t, (host{os: "plan9", arch: "mips"}).bootstrap(ctx, log), "plan9/mips")
 	t.Setenv("PATH", t.TempDir())
 	should.Fail(t, thisHost().bootstrap(ctx, log), "mmdebstrap is not installed")
+}
+
+const layerBytes = 1 << 20
+
+// localRegistry is a registry on this machine. What comes through it may be bent by a handler around it.
+type localRegistry struct {
+	host   string
+	around atomic.Pointer[func(http.Handler) http.Handler]
+}
+
+func startRegistry(t *testing.T) *localRegistry {
+	t.Helper()
+	r := &localRegistry{}
+	inner := registry.New(registry.Logger(stdlog.New(io.Discard, "", 0)))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if around := r.around.Load(); around != nil {
+			(*around)(inner).ServeHTTP(w, request)
+			return
+		}
+		inner.ServeHTTP(w, request)
+	}))
+	server.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
+	server.Start()
+	t.Cleanup(server.Close)
+	r.host = strings.TrimPrefix(server.URL, "http://")
+	return r
+}
+
+func (r *localRegistry) bend(around func(http.Handler) http.Handler) { r.around.Store(&around) }
+
+// publish puts an image for this machine's processor, and one for another, where the recipe's is looked for. Their label
+// says that they are of the recipe with that hash.
+func (r *localRegistry) publish(t *testing.T, recipe containers.Recipe, hash string) containers.Published {
+	t.Helper()
+	published := containers.Published{Registry: r.host + "/team", Digests: map[string]string{recipe.Hash: "sha256:0"}}
+	repository, _, _ := strings.Cut(strings.TrimPrefix(published.Ref(recipe), r.host), "@")
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, arch := range []string{runtime.GOARCH, "s390x"} {
+		image := r.push(t, repository, arch, map[string]string{containers.LabelRecipe: hash, recipe.Name: "1"})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}},
+		})
+	}
+	content := must.Get(index.RawManifest())(t)
+	published.Digests[recipe.Hash] = r.pushManifest(t, repository, types.OCIImageIndex, content)
+	return published
+}
+
+// push pushes an image of one layer.
+func (r *localRegistry) push(t *testing.T, repository, arch string, labels map[string]string) v1.Image {
+	t.Helper()
+	layer := must.Get(random.Layer(layerBytes, types.OCILayer))(t)
+	image, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), layer)
+	must.OK(t, err)
+	config, err := image.ConfigFile()
+	must.OK(t, err)
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Config.Labels = "linux", arch, labels
+	image, err = mutate.ConfigFile(image, config)
+	must.Hold(t, err == nil, "%v", err)
+	compressed := must.Get(layer.Compressed())(t)
+	defer compressed.Close()
+	content := must.Get(io.ReadAll(compressed))(t)
+	described := must.Get(image.RawConfigFile())(t)
+	for _, blob := range [][]byte{content, described} {
+		r.send(t, http.MethodPost, repository+"/blobs/uploads/?digest="+digestOf(blob), "application/octet-stream", blob)
+	}
+	manifest := must.Get(image.RawManifest())(t)
+	r.pushManifest(t, repository, types.OCIManifestSchema1, manifest)
+	return image
+}
+
+func (r *localRegistry) pushManifest(t *testing.T, repository string, kind types.MediaType, content []byte) (digest string) {
+	t.Helper()
+	digest = digestOf(content)
+	r.send(t, http.MethodPut, repository+"/manifests/"+digest, string(kind), content)
+	return digest
+}
+
+func digestOf(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
+
+func (r *localRegistry) send(t *testing.T, method, path, kind string, content []byte) {
+	t.Helper()
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, "http://"+r.host+"/v2"+path, bytes.NewReader(content)))(t)
+	request.Header.Set("Content-Type", kind)
+	answer := must.Get(http.DefaultClient.Do(request))(t)
+	defer answer.Body.Close()
+	must.Equal(t, answer.StatusCode, http.StatusCreated, "%s %s: %s", method, path, answer.Status)
+}
+
+// publishedWork looks for the published image first, and can build at once.
+func publishedWork(report Reporter, published containers.Published) *work {
+	w := readyWork(report)
+	w.opts = Options{Published: published, Patience: time.Minute}
+	return w
+}
+
+func TestAPublishedImageIsPulledByItsDigest(t *testing.T) {
+	ctx := connection(t)
+	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
+	published := startRegistry(t).publish(t, recipe, recipe.Hash)
+	result, err := publishedWork(report, published).image(ctx, recipe)
+	want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true, Pulled: true, Fetched: result.Fetched})
+	must.Hold(t, err == nil && result == want, "got %+v, %v\n%s", result, err, report.said())
+	should.Contain(t, report.said(), "end pulled: "+published.Ref(recipe), "it was not said")
+	image, err := libpod.InspectImage(ctx, recipe.Ref())
+	should.Hold(t, err == nil && image.Labels[containers.LabelRecipe] == recipe.Hash && image.Architecture == runtime.GOARCH,
+		"got %+v, %v", image, err)
+}
+
+func TestAnImageThatCannotBePulledIsBuilt(t *testing.T) {
+	elsewhere := regexp.MustCompile(`/manifests/sha256:`)
+	for title, test := range map[string]struct {
+		label string // instead of the recipe's
+		bend  func(inner http.Handler) http.Handler
+		want  string // what is said of it
+	}{
+		"the registry hands out another": {bend: func(inner http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if elsewhere.MatchString(r.URL.Path) {
+					w.Header().Set("Content-Type", string(types.OCIImageIndex))
+					_, _ = io.WriteString(w, `{"schemaVersion":2,"mediaType":"`+string(types.OCIImageIndex)+`","manifests":[]}`)
+					return
+				}
+				inner.ServeHTTP(w, r)
+			})
+		}, want: "digest"},
+		"it is of another recipe": {label: strings.Repeat("f", 64), want: "is of another recipe"},
+		"it is gone":              {bend: func(http.Handler) http.Handler { return http.NotFoundHandler() }, want: "not pulled"},
+		"the pull breaks off, always": {bend: func(inner http.Handler) http.Handler {
+			return breakingOff(inner, func() bool { return true })
+		}, want: "not pulled"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			ctx := connection(t)
+			recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
+			r := startRegistry(t)
+			label := recipe.Hash
+			if test.label != "" {
+				label = test.label
+			}
+			published := r.publish(t, recipe, label)
+			if test.bend != nil {
+				r.bend(test.bend)
+			}
+			result, err := publishedWork(report, published).image(ctx, recipe)
+			want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true})
+			must.Hold(t, err == nil && result == want, "got %+v, %v\n%s", result, err, report.said())
+			said := report.said()
+			if !strings.Contains(said, test.want) || !strings.Contains(said, "so it is built here") || !strings.Contains(said, "end built in ") {
+				t.Errorf("it was not said:\n%s", said)
+			}
+		})
+	}
+}
+
+// breakingOff ends the answer with a layer in its middle, as often as now says.
+func breakingOff(inner http.Handler, now func() bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		inner.ServeHTTP(answer, r)
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		content := answer.Body.Bytes()
+		if len(content) < layerBytes || !now() {
+			_, _ = w.Write(content)
+			return
+		}
+		_, _ = w.Write(content[:len(content)/2])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+}
+
+func TestAPullThatBreaksOffOnceGoesOn(t *testing.T) {
+	ctx := connection(t)
+	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
+	r := startRegistry(t)
+	published := r.publish(t, recipe, recipe.Hash)
+	var broken atomic.Bool
+	r.bend(func(inner http.Handler) http.Handler {
+		return breakingOff(inner, func() bool { return broken.CompareAndSwap(false, true) })
+	})
+	result, err := publishedWork(report, published).image(ctx, recipe)
+	said := report.said()
+	should.Hold(t, err == nil && result.Pulled && broken.Load(), "got %+v, %v\n%s", result, err, said)
+	// Some versions of Podman go on by themselves.
+	should.Equal(t, strings.Count(said, "Trying to pull"), 1+strings.Count(said, "the pull broke off, going on"), "pulls were not told of:\n%s", said)
+}
+
+func TestAPullThatIsCancelledIsNoReasonToBuild(t *testing.T) {
+	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
+	published := startRegistry(t).publish(t, recipe, recipe.Hash)
+	ctx, cancel := context.WithCancelCause(connection(t))
+	stop := errors.New("the user pressed ^C")
+	cancel(stop)
+	_, _, err := publishedWork(report, published).pullPublished(ctx, recipe)
+	should.Hold(t, errors.Is(err, stop), "got %v", err)
+}
+
+func TestWhereNothingIsPublishedNothingIsSaidOfIt(t *testing.T) {
+	ctx := connection(t)
+	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
+	result, err := publishedWork(report, containers.Published{Registry: "registry.example.com"}).image(ctx, recipe)
+	should.Hold(t, err == nil && !result.Pulled && !strings.Contains(report.said(), "pull"),
+		"got %+v, %v\n%s", result, err, report.said())
 }

@@ -38,7 +38,6 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush passes on an unfinished line.
 func (l *lines) flush() {
 	l.hand(l.pending)
 	l.pending = nil

@@ -74,9 +74,8 @@ func TestAVirtualMachineIsMadeAndStarted(t *testing.T) {
 			t.Errorf("%s: %v, asked %q, said\n%s", state, err, asked, report.said())
 		}
 		asked = ""
-		if err := Machine(t.Context(), e, consent, report); err != nil || asked != "" {
-			t.Errorf("%s, the second time: %v, asked %q", state, err, asked)
-		}
+		err := Machine(t.Context(), e, consent, report)
+		should.Hold(t, err == nil && asked == "", "%s, the second time: %v, asked %q", state, err, asked)
 	}
 	should.OK(t, Machine(t.Context(), &machineEngine{unasked: true}, nil, nil), "where none is needed")
 	gone := errors.New("Podman is not installed")
@@ -85,12 +84,10 @@ func TestAVirtualMachineIsMadeAndStarted(t *testing.T) {
 
 func TestAVirtualMachineThatIsNotWantedIsNotTouched(t *testing.T) {
 	e, report, no := newMachineEngine(t, "stopped"), &recorder{}, errors.New("no")
-	if err := Machine(t.Context(), e, func(string) error { return no }, report); !errors.Is(err, no) || report.said() != "" {
-		t.Errorf("got %v, %s", err, report.said())
-	}
-	if state, _ := os.ReadFile(filepath.Join(e.dir, "state")); string(state) != "stopped" {
-		t.Errorf("it is %s", state)
-	}
+	err := Machine(t.Context(), e, func(string) error { return no }, report)
+	should.Hold(t, errors.Is(err, no) && report.said() == "", "got %v, %s", err, report.said())
+	state, _ := os.ReadFile(filepath.Join(e.dir, "state"))
+	should.Hold(t, string(state) == "stopped", "it is %s", state)
 }
 
 func TestAVirtualMachineThatFailsIsTriedAgainFromWhereItWas(t *testing.T) {

@@ -45,7 +45,6 @@ func canDraw(file *os.File) bool {
 	return err == nil && width > 0 && height > 0 && os.Getenv("TERM") != "dumb"
 }
 
-// plain is progress for a log.
 type plain struct {
 	w     io.Writer
 	every time.Duration

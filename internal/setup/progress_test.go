@@ -2,8 +2,11 @@ package setup
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -110,13 +113,112 @@ func TestPlainProgressOfAFailureEndsToo(t *testing.T) {
 }
 
 func TestAFileIsNotATerminal(t *testing.T) {
-	file, err := os.Create(t.TempDir() + "/log")
-	must.OK(t, err)
+	file := must.Get(os.Create(t.TempDir() + "/log"))(t)
 	defer file.Close()
 	if _, ok := NewReporter(file).(plain); !ok {
 		t.Errorf("a file gets %T", NewReporter(file))
 	}
-	if _, ok := NewReporter(&bytes.Buffer{}).(plain); !ok {
-		t.Error("a buffer does not get plain lines")
+	_, ok := NewReporter(&bytes.Buffer{}).(plain)
+	should.Hold(t, ok, "a buffer does not get plain lines")
+}
+
+func TestABuildsOutputBecomesSteps(t *testing.T) {
+	task := &recordedTask{}
+	s := &steps{log: newLog(task.Line), task: task}
+	out := &lines{emit: s.read}
+	_, _ = out.Write([]byte(`[1/2] STEP 1/2: FROM localhost/debian:trixie-slim AS packages
+[1/2] STEP 2/2: RUN --mount=type=bind,source=host,target=/run/host . /run/host/env && export DEBIAN_FRONTEND=noninteractive  && apt-get update
+Get:1 http://deb.debian.org/debian trixie InRelease
+[2/2] STEP 1/3: FROM localhost/debian:trixie-slim
+[2/2] STEP 2/3: ENV LANG=C.UTF-8
+[2/2] STEP 3/3: COPY --from=packages /opt /opt
+[2/2] COMMIT
+`))
+	want := []string{
+		"step 0/4 FROM localhost/debian:trixie-slim AS packages",
+		"step 1/4 RUN apt-get update",
+		"line Get:1 http://deb.debian.org/debian trixie InRelease",
+		"step 3/6 FROM localhost/debian:trixie-slim",
+		"step 5/6 COPY --from=packages /opt /opt",
+		"line [2/2] COMMIT",
 	}
+	should.Hold(t, reflect.DeepEqual(task.calls, want), "got:\n%s", strings.Join(task.calls, "\n"))
+}
+
+func TestOutputThatOnlyLooksLikeStepsDoesNoHarm(t *testing.T) {
+	task := &recordedTask{}
+	s := &steps{log: newLog(task.Line), task: task}
+	for _, line := range []string{
+		"STEP 0/0: RUN x", "STEP 99999999999999999999/1: RUN x", "[9/0] STEP 3/2: RUN x",
+		"STEP one/two: RUN x",
+	} {
+		s.read(line)
+	}
+	for _, call := range task.calls {
+		should.Hold(t, !strings.Contains(call, "/0 "), "no progress can be drawn of %q", call)
+	}
+}
+
+func TestABuildsErrorIsCutToWhatAPersonReads(t *testing.T) {
+	long := `building at STEP "RUN --mount=type=bind,source=host,target=/run/host . /run/host/env  && apt-get update  && apt-get install ` +
+		strings.Repeat("package ", 50) + `": while running runtime: exit status 100` + "\n"
+	want := "RUN apt-get update && apt-get install package package packa…: while running runtime: exit status 100"
+	should.Equal(t, shortBuildError(errors.New(long)).Error(), want)
+	other := errors.New("server probably quit: unexpected EOF")
+	should.Equal(t, shortBuildError(other).Error(), other.Error(), "an error of another kind is changed")
+}
+
+func TestOutputIsCutIntoHarmlessLines(t *testing.T) {
+	for name, test := range map[string]struct {
+		writes []string
+		want   []string
+	}{
+		"a line in pieces":             {[]string{"ab", "c\nd", "\n"}, []string{"abc", "d"}},
+		"progress drawn with returns":  {[]string{"10%\r20%\r\n"}, []string{"10%", "20%"}},
+		"empty lines are left out":     {[]string{"\n \n\t\na\n"}, []string{"a"}},
+		"escape sequences are defused": {[]string{"\x1b[31mred\x1b]0;title\a\x00\n"}, []string{"[31mred]0;title"}},
+		"direction marks are removed":  {[]string{"a\u202eb\n"}, []string{"ab"}},
+		"bytes that are not text":      {[]string{"a\xff\xfeb\n"}, []string{"a��b"}},
+		"an unfinished line waits":     {[]string{"a\nb"}, []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			w := &lines{emit: func(line string) { got = append(got, line) }}
+			for _, text := range test.writes {
+				n, err := w.Write([]byte(text))
+				must.Hold(t, n == len(text) && err == nil, "%v %v", n, err)
+			}
+			should.Hold(t, reflect.DeepEqual(got, test.want), "got %q, want %q", got, test.want)
+		})
+	}
+}
+
+func TestALineWithoutAnEndDoesNotGrowForEver(t *testing.T) {
+	shown := 0
+	log := newLog(func(line string) {
+		n := len([]rune(line))
+		must.Hold(t, n <= maxLine, "a line of %d characters", n)
+		shown++
+	})
+	for range 1000 {
+		_, _ = log.Write([]byte(strings.Repeat("é", 1000)))
+		must.Hold(t, len(log.pending) <= 16*maxLine+2000, "%d bytes are held", len(log.pending))
+	}
+	should.Hold(t, shown != 0, "nothing was shown")
+}
+
+func TestAnErrorShowsTheEndOfTheLogAndWhatToDo(t *testing.T) {
+	log := newLog(func(string) {})
+	for i := range 40 {
+		_, _ = log.Write([]byte("line " + strconv.Itoa(i) + "\n"))
+	}
+	_, _ = log.Write([]byte("no newline at the end"))
+	reason := errors.New("exit status 1")
+	err := log.failure("build the Python image", reason, "Try again.")
+	text := err.Error()
+	if !strings.HasPrefix(text, "build the Python image: exit status 1\n  | line 26\n") ||
+		!strings.HasSuffix(text, "\n  | line 39\n  | no newline at the end\nNext: Try again.") {
+		t.Errorf("got %s", text)
+	}
+	should.Hold(t, len(err.Log) == maxTail && errors.Is(err, reason), "%d lines, %v", len(err.Log), err.Err)
 }

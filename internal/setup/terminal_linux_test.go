@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pty"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // wipe is how a line is drawn over: up one line, and clear.
@@ -28,9 +29,8 @@ func TestATerminalGetsABarThatNeverWraps(t *testing.T) {
 	}
 	for line := range strings.FieldsFuncSeq(shown.String(), func(r rune) bool { return r == '\r' || r == '\n' }) {
 		visible := strings.TrimPrefix(line, wipe)
-		if n := len([]rune(visible)); n > columns {
-			t.Errorf("a line of %d characters on %d columns: %q", n, columns, visible)
-		}
+		n := len([]rune(visible))
+		should.Hold(t, n <= columns, "a line of %d characters on %d columns: %q", n, columns, visible)
 	}
 }
 
@@ -41,9 +41,8 @@ func TestAFailureStaysOnTheScreen(t *testing.T) {
 	NewReporter(screen).Begin("Python image").Fail()
 	screen.Close()
 	<-shown.Done
-	if text := strings.TrimRight(shown.String(), " \r\n"); !strings.HasSuffix(text, "✗ Python image: failed") {
-		t.Errorf("got %q", text)
-	}
+	text := strings.TrimRight(shown.String(), " \r\n")
+	should.Hold(t, strings.HasSuffix(text, "✗ Python image: failed"), "got %q", text)
 }
 
 func TestOnlyATerminalThatCanBeDrawnOnGetsABar(t *testing.T) {

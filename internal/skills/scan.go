@@ -3,7 +3,6 @@
 package skills
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// The limits of one skill. Files and bytes are those that every client accepts that reads skills over MCP (SEP-2640).
+// The limits of one skill.
 const (
 	maxSkillFiles = 512
 	maxSkillBytes = 16 << 20
@@ -35,10 +34,8 @@ var shared = []string{".agents/skills", ".claude/skills", ".codex/skills"}
 
 // candidate is a folder that may be a skill.
 type candidate struct {
-	place
-	name  string // of the folder
-	files []found
-	why   string // it is none
+	Skill
+	why string // it is none
 }
 
 // place is a folder, with no link in its path when it was looked at.
@@ -92,30 +89,17 @@ type found struct {
 	info fs.FileInfo
 }
 
-// scanned is the result of one scan.
-type scanned struct {
-	list []candidate
-	out  []LeftOut
-}
-
-// mark is the same for two looks that found the same.
-func (s *scanned) mark() string {
-	sum := sha256.New()
-	for _, out := range s.out {
-		fmt.Fprintf(sum, "%s\x00%s\n", out.Name, out.Why)
+// mode is that of the file for code.
+func (f found) mode() fs.FileMode {
+	if f.info.Mode()&0o111 != 0 {
+		return 0o755
 	}
-	for _, c := range s.list {
-		fmt.Fprintf(sum, "%s\x00%s\n", c.name, c.folder)
-		for _, f := range c.files {
-			fmt.Fprintf(sum, "%s\x00%d %d %o\n", f.path, f.info.Size(), f.info.ModTime().UnixNano(), f.info.Mode())
-		}
-	}
-	return string(sum.Sum(nil))
+	return 0o644
 }
 
 // scan looks into all folders. The first of several skills with one name counts.
-func (l *Loader) scan() *scanned {
-	s := &scanned{}
+func (l *Loader) scan() *Set {
+	s := &Set{}
 	var roots []string
 	for _, folder := range l.folders {
 		if at := placeOf(folder.Path, folder.Project); at.inside() {
@@ -132,9 +116,9 @@ func (l *Loader) scan() *scanned {
 	full := fmt.Sprintf("with it, all skills would have more than %d files or %d MB", maxFiles, maxBytes>>20)
 	for _, folder := range l.folders {
 		for _, c := range s.candidates(folder, roots) {
-			other, double := taken[c.name]
+			other, double := taken[c.Name]
 			switch {
-			case double && other == c.folder:
+			case double && other == c.at.folder:
 				continue
 			case double:
 				c.why = "a skill of that name is in a folder that was named before"
@@ -149,13 +133,15 @@ func (l *Loader) scan() *scanned {
 				}
 			}
 			if c.why != "" {
-				s.out = append(s.out, LeftOut{called(c.name), c.why})
+				s.LeftOut = append(s.LeftOut, LeftOut{called(c.Name), c.why})
 				continue
 			}
-			taken[c.name] = c.folder
-			s.list = append(s.list, c)
+			taken[c.Name] = c.at.folder
+			s.Skills = append(s.Skills, c.Skill)
 		}
 	}
+	slices.SortFunc(s.Skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
+	s.hash = hashOf(s)
 	return s
 }
 
@@ -167,14 +153,14 @@ func (c *candidate) size() (size int64) {
 }
 
 // candidates lists a folder's possible skills: folders that are not hidden.
-func (s *scanned) candidates(folder Folder, roots []string) (list []candidate) {
+func (s *Set) candidates(folder Folder, roots []string) (list []candidate) {
 	at := placeOf(folder.Path, folder.Project)
 	root, err := at.open()
 	var entries []fs.DirEntry
 	if err == nil {
 		defer func() { _ = root.Close() }()
 		if info, err := root.Stat(Main); err == nil && info.Mode().IsRegular() {
-			return []candidate{{name: filepath.Base(at.folder), place: at}}
+			return []candidate{{Skill: Skill{Name: filepath.Base(at.folder), at: at}}}
 		}
 		entries, err = readDir(root.FS(), ".", maxEntries)
 	}
@@ -190,23 +176,23 @@ func (s *scanned) candidates(folder Folder, roots []string) (list []candidate) {
 		case folder.Project != "":
 			why = outside
 		}
-		s.out = append(s.out, LeftOut{folder.Name, why})
+		s.LeftOut = append(s.LeftOut, LeftOut{folder.Name, why})
 		return nil
 	}
 	for _, entry := range entries {
-		c := candidate{name: entry.Name(), place: placeOf(filepath.Join(at.folder, entry.Name()), at.project)}
-		if strings.HasPrefix(c.name, ".") {
+		c := candidate{Skill: Skill{Name: entry.Name(), at: placeOf(filepath.Join(at.folder, entry.Name()), at.project)}}
+		if strings.HasPrefix(c.Name, ".") {
 			continue
 		}
 		link := entry.Type()&fs.ModeSymlink != 0
-		switch info, err := os.Stat(filepath.Join(at.folder, c.name)); {
-		case link && folder.Project != "" && (err != nil || !c.inside()):
+		switch info, err := os.Stat(filepath.Join(at.folder, c.Name)); {
+		case link && folder.Project != "" && (err != nil || !c.at.inside()):
 			c.why = outside
 		case err != nil:
 			c.why = "it cannot be read"
 		case !info.IsDir():
 			continue
-		case link && !slices.Contains(roots, filepath.Dir(c.folder)):
+		case link && !slices.Contains(roots, filepath.Dir(c.at.folder)):
 			c.why = "it is a link to a folder that is in none of those with skills"
 		}
 		list = append(list, c)
@@ -246,25 +232,34 @@ func readDir(in fs.FS, name string, most int) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// look lists the candidate's files, or finds why it is none. It returns how many entries that took.
+// look lists the candidate's files and reads its SKILL.md, or finds why it is none. It returns how many entries that took.
 func (c *candidate) look() int {
-	root, err := c.open()
+	root, err := c.at.open()
 	if err != nil {
 		c.why = "it cannot be read"
 		return 0
 	}
 	defer func() { _ = root.Close() }()
-	switch main, err := root.Stat(Main); {
+	main, err := root.Stat(Main)
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.why = "it has no SKILL.md"
 		return 1
-	case err == nil && main.Size() > maxMainBytes:
+	case err != nil:
+		c.why = quoted(Main) + " is a link that leads out of the skill, or cannot be read"
+		return 1
+	case main.Size() > maxMainBytes:
 		c.why = fmt.Sprintf("its SKILL.md is larger than %d MB", maxMainBytes>>20)
 		return 1
 	}
 	w := walker{root: root}
 	w.walk(".", 0)
-	c.files, c.why = w.files, w.why
+	if c.files, c.why = w.files, w.why; c.why == "" {
+		content, err := readFile(root, Main, main.Size())
+		if c.Description, c.why = parse(content, c.Name); err != nil {
+			c.why = quoted(Main) + " cannot be read, or is just being written"
+		}
+	}
 	return w.entries
 }
 
@@ -344,49 +339,3 @@ func isPassedOver(name string) bool { return strings.HasPrefix(name, ".") || nam
 
 // quoted quotes a name that somebody else gave.
 func quoted(name string) string { return fmt.Sprintf("%q", text.Shorten(name, 80)) }
-
-// load reads the found skills, or each SKILL.md alone: such a set is good for names.
-func (s *scanned) load(mainOnly bool) *Set {
-	set := &Set{LeftOut: s.out}
-	for _, c := range s.list {
-		k, why := c.load(mainOnly)
-		if why != "" {
-			set.LeftOut = append(set.LeftOut, LeftOut{called(c.name), why})
-			continue
-		}
-		set.Skills = append(set.Skills, k)
-	}
-	slices.SortFunc(set.Skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
-	set.hash = hashOf(set.Skills)
-	return set
-}
-
-func (c *candidate) load(mainOnly bool) (k Skill, why string) {
-	root, err := c.open()
-	if err != nil {
-		return k, "it cannot be read"
-	}
-	defer func() { _ = root.Close() }()
-	k = Skill{Name: c.name, at: c.place}
-	for _, f := range c.files {
-		if mainOnly && f.path != Main {
-			continue
-		}
-		content, err := readFile(root, f.path, f.info.Size())
-		if err != nil {
-			return k, quoted(f.path) + " cannot be read, or is just being written"
-		}
-		mode := fs.FileMode(0o644)
-		if f.info.Mode()&0o111 != 0 {
-			mode = 0o755
-		}
-		k.Files = append(k.Files, File{Path: f.path, Size: int64(len(content)), Digest: digest(content), mode: mode})
-		if f.path != Main {
-			continue
-		}
-		if k.Description, k.FrontMatter, why = parse(content, c.name); why != "" {
-			return k, why
-		}
-	}
-	return k, ""
-}

@@ -9,15 +9,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,29 +38,18 @@ const (
 type Folder struct {
 	Name string // as the user calls it
 	Path string // absolute
-	// Project is the project's folder if the folder belongs to one that somebody else may have written: it need not exist, and no link in
-	// its path or in it may lead out of there. Empty: it is the user's own.
+	// Project is the root of an untrusted project. It need not exist; links in its path or below it must stay below it. Empty: the folder is
+	// the user's own.
 	Project string
 }
 
 // Skill is one that keeps to the format.
 type Skill struct {
-	Name        string          // letters, digits and hyphens: at most 64
-	Description string          // at most 1024 characters, as the author wrote it
-	FrontMatter json.RawMessage // all that stands before the text, an object
-	Files       []File          // by their paths; SKILL.md is among them
+	Name        string // letters, digits and hyphens: at most 64
+	Description string // at most 1024 characters, as the author wrote it
 
-	at     place
-	forget func() // makes the next scan read all files again
-}
-
-// File is one of a skill's.
-type File struct {
-	Path   string // below the skill's folder, with / between names
-	Size   int64
-	Digest string // SHA-256 of its content, in hex
-
-	mode fs.FileMode
+	at    place
+	files []found // by their paths; SKILL.md is among them
 }
 
 // LeftOut is a folder that was to be a skill, and why it is none.
@@ -77,14 +63,6 @@ type Set struct {
 	Skills  []Skill // by name
 	LeftOut []LeftOut
 	hash    string
-}
-
-// Find returns a skill by its name, or nil.
-func (s *Set) Find(name string) *Skill {
-	if i := slices.IndexFunc(s.Skills, func(k Skill) bool { return k.Name == name }); i >= 0 {
-		return &s.Skills[i]
-	}
-	return nil
 }
 
 // Names lists the names of the skills.
@@ -104,46 +82,26 @@ func (s *Set) Bring() *engine.Files {
 	return &engine.Files{Hash: s.hash, Read: s.read}
 }
 
-func (s *Set) read() ([]containers.File, error) {
-	var files []containers.File
+// read reads the files as they are now. The error is a fault if one became longer or went.
+func (s *Set) read() (files []containers.File, err error) {
 	for i := range s.Skills {
 		k := &s.Skills[i]
-		for _, f := range k.Files {
-			content, err := k.Read(f)
-			if err != nil {
-				return nil, err
+		root, err := k.at.open()
+		if err == nil {
+			for _, f := range k.files {
+				var content []byte
+				if content, err = readFile(root, f.path, f.info.Size()); err != nil {
+					break
+				}
+				files = append(files, containers.File{Path: k.Name + "/" + f.path, Mode: f.mode(), Content: content})
 			}
-			files = append(files, containers.File{Path: k.Name + "/" + f.Path, Mode: f.mode, Content: content})
+			_ = root.Close()
+		}
+		if err != nil {
+			return nil, fault.New(fault.NotFound, "Try again.", "The files of the skill %s have just changed.", k.Name).Because(err)
 		}
 	}
 	return files, nil
-}
-
-// Read returns the content of one of the skill's files. The error is a fault if the file changed since.
-func (k *Skill) Read(f File) ([]byte, error) {
-	root, err := k.at.open()
-	if err != nil {
-		return nil, k.changed(err)
-	}
-	defer func() { _ = root.Close() }()
-	content, err := readFile(root, f.Path, f.Size)
-	if err == nil && digest(content) != f.Digest {
-		err = errors.New("its content has changed")
-	}
-	if err != nil {
-		return nil, k.changed(err)
-	}
-	return content, nil
-}
-
-func (k *Skill) changed(err error) error {
-	k.forget()
-	return fault.New(fault.NotFound, "Try again.", "The files of the skill %s have just changed.", k.Name).Because(err)
-}
-
-func digest(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
 }
 
 // readFile reads a regular file to its end, and fails where it is longer than size.
@@ -173,71 +131,32 @@ type Loader struct {
 	folders []Folder
 	home    string
 	log     *slog.Logger
+	atStart func() []string
 
-	mu      sync.Mutex
-	seen    string // the state of the files that the set was made of
-	set     *Set
-	atStart []string
-	watched []func(*Set)
+	mu  sync.Mutex
+	set *Set // the last
 }
 
 // New returns a loader that did not scan anything yet. The skills of a folder may be links to others of these folders, or to those that
 // programs share below home.
 func New(folders []Folder, home string, log *slog.Logger) *Loader {
-	return &Loader{folders: folders, home: home, log: log}
+	l := &Loader{folders: folders, home: home, log: log}
+	l.atStart = sync.OnceValue(func() []string { return l.Now().Names() })
+	return l
 }
 
-// Watch calls changed with the present set, if there is one, and with each set that differs from the one before, in order. It must not use
-// the loader.
-func (l *Loader) Watch(changed func(*Set)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.watched = append(l.watched, changed)
-	if l.set != nil {
-		changed(l.set)
-	}
-}
+// AtStart lists the names of the skills that there are at its first call.
+func (l *Loader) AtStart() []string { return l.atStart() }
 
-// AtStart lists the names of the skills that there are at its first call, or Now's. Of the files it reads each SKILL.md alone.
-func (l *Loader) AtStart() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.atStart == nil {
-		set := l.set
-		if set == nil {
-			set = l.scan().load(true)
-		}
-		l.atStart = set.Names()
-	}
-	return l.atStart
-}
-
-// Now returns the present skills. It compares names, sizes and times, and reads files only if one of those changed.
+// Now returns the present skills. Of their files it reads each SKILL.md.
 func (l *Loader) Now() *Set {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found := l.scan()
-	if seen := found.mark(); l.set == nil || seen != l.seen {
-		set := found.load(false)
-		for i := range set.Skills {
-			set.Skills[i].forget = func() { l.forget(set) }
-		}
-		l.set, l.seen = set, seen
+	if now := l.scan(); l.set == nil || now.hash != l.set.hash {
+		l.set = now
 		l.report()
-		for _, changed := range l.watched {
-			changed(set)
-		}
 	}
 	return l.set
-}
-
-// forget makes the next scan read all files: one changed, though its size and its time did not.
-func (l *Loader) forget(set *Set) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.set == set {
-		l.seen = ""
-	}
 }
 
 // report logs the skills. The log is the user's.
@@ -248,12 +167,16 @@ func (l *Loader) report() {
 	l.log.Debug("skills", "names", strings.Join(l.set.Names(), ", "))
 }
 
-// hashOf tells one content from others.
-func hashOf(list []Skill) string {
+// hashOf is the same for two looks that found the same, by the files' names, sizes, times and modes.
+func hashOf(s *Set) string {
 	sum := sha256.New()
-	for _, k := range list {
-		for _, f := range k.Files {
-			fmt.Fprintf(sum, "%s/%s\x00%o\x00%s\n", k.Name, f.Path, f.mode, f.Digest)
+	for _, out := range s.LeftOut {
+		fmt.Fprintf(sum, "%s\x00%s\n", out.Name, out.Why)
+	}
+	for _, k := range s.Skills {
+		fmt.Fprintf(sum, "%s\x00%s\n", k.Name, k.at.folder)
+		for _, f := range k.files {
+			fmt.Fprintf(sum, "%s\x00%d %d %o\n", f.path, f.info.Size(), f.info.ModTime().UnixNano(), f.info.Mode())
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil))[:32]

@@ -3,7 +3,6 @@
 package skills
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -27,19 +27,8 @@ func good(name string) string {
 // write makes a file, and the folders that it is in.
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.OK(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 func loader(folders ...string) *Loader {
@@ -81,18 +70,14 @@ func TestWhatKeepsToTheFormatIsASkill(t *testing.T) {
 func TestWhatDoesNotIsLeftOutWithWhyAndTheOthersStay(t *testing.T) {
 	link := func(to, from string) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
-			if err := os.Symlink(to, filepath.Join(dir, from)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Symlink(to, filepath.Join(dir, from)))
 		}
 	}
 	many := func(files, size int) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
 			for i := range files {
 				write(t, filepath.Join(dir, "data", fmt.Sprint(i)), "")
-				if err := os.Truncate(filepath.Join(dir, "data", fmt.Sprint(i)), int64(size)); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.Truncate(filepath.Join(dir, "data", fmt.Sprint(i)), int64(size)))
 			}
 		}
 	}
@@ -105,21 +90,20 @@ func TestWhatDoesNotIsLeftOutWithWhyAndTheOthersStay(t *testing.T) {
 		{name: "no-front", main: "# Text\n", why: "front matter"},
 		{name: "no-end", main: "---\nname: no-end\ndescription: d\n", why: "front matter"},
 		{name: "empty", why: "front matter"},
-		{name: "no-yaml", main: front("a: [b"), why: "no YAML"},
-		{name: "colon", main: front("name: colon\ndescription: a: b\n  c: d"), why: "no YAML"},
-		{name: "a-list", main: front("- a"), why: "no fields"},
-		{name: "nothing", main: front(""), why: "no fields"},
-		{name: "twice", main: front("name: twice\nname: twice\ndescription: d"), why: "is not good"},
-		{name: "bomb", main: front("name: bomb\ndescription: d\na: &a [x, x]\nb: [*a, *a]"), why: "refers to another part"},
-		{name: "deep", main: front("name: deep\ndescription: d\na: " + strings.Repeat("[", 50) + strings.Repeat("]", 50)), why: "nests more"},
-		{name: "wide", main: front("name: wide\ndescription: d\na: [" + strings.Repeat("x, ", maxValues) + "]"), why: "more than 500 values"},
+		{name: "no-yaml", main: front("a: [b"), why: "no good YAML"},
+		{name: "colon", main: front("name: colon\ndescription: a: b\n  c: d"), why: "no good YAML"},
+		{name: "a-list", main: front("- a"), why: "no good YAML"},
+		{name: "nothing", main: front(""), why: "its name has to be"},
+		{name: "twice", main: front("name: twice\nname: twice\ndescription: d"), why: "no good YAML"},
+		{name: "bomb", main: front("name: bomb\ndescription: [d]\na: &a [x, x]\nb: [*a, *a]"), why: "no good YAML"},
+		{name: "deep", main: front("name: deep\ndescription: d\na: " + strings.Repeat("[", 15_000) + strings.Repeat("]", 15_000)), why: "no good YAML"},
 		{name: "large-front", main: front("name: large-front\ndescription: d\na: " + strings.Repeat("x", maxFrontMatter)), why: "larger than 32 KiB"},
 		{name: "no-name", main: front("description: d"), why: "its name has to be"},
 		{name: "UPPER", main: good("UPPER"), why: "its name has to be"},
 		{name: "a--b", main: good("a--b"), why: "its name has to be"},
 		{name: "-a", main: good("-a"), why: "its name has to be"},
 		{name: strings.Repeat("a", 65), main: good(strings.Repeat("a", 65)), why: "its name has to be"},
-		{name: "a number", main: front("name: 7\ndescription: d"), why: "its name has to be"},
+		{name: "a number", main: front("name: 7\ndescription: d"), why: "its folder has to be called 7"},
 		{name: "other", main: good("another"), why: "its folder has to be called another"},
 		{name: "no-description", main: front("name: no-description"), why: "no description"},
 		{name: "blank", main: front("name: blank\ndescription: '  '"), why: "no description"},
@@ -134,9 +118,7 @@ func TestWhatDoesNotIsLeftOutWithWhyAndTheOthersStay(t *testing.T) {
 		{name: "link-broken", main: good("link-broken"), more: link("none", "a"), why: "leads out"},
 		{name: "link-round", main: good("link-round"), more: link(".", "a"), why: "link to a folder"},
 		{name: "fifo", main: good("fifo"), why: `"pipe" is no regular file`, more: func(t *testing.T, dir string) {
-			if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o644))
 		}},
 		{name: "deep-folders", main: good("deep-folders"), why: "more than 8 deep", more: func(t *testing.T, dir string) {
 			write(t, filepath.Join(dir, strings.Repeat("d/", maxDepth+1), "f"), "")
@@ -167,6 +149,14 @@ func TestWhatDoesNotIsLeftOutWithWhyAndTheOthersStay(t *testing.T) {
 	}
 }
 
+// find returns a skill by its name; nil: there is none.
+func find(s *Set, name string) *Skill {
+	if i := slices.IndexFunc(s.Skills, func(k Skill) bool { return k.Name == name }); i >= 0 {
+		return &s.Skills[i]
+	}
+	return nil
+}
+
 func TestWhatAFolderOfSkillsMayHave(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	elsewhere := t.TempDir()
@@ -178,13 +168,9 @@ func TestWhatAFolderOfSkillsMayHave(t *testing.T) {
 	write(t, filepath.Join(other, "second", Main), good("second"))
 	write(t, filepath.Join(elsewhere, "third", Main), good("third"))
 	for from, to := range map[string]string{"linked": filepath.Join(other, "second"), "third": filepath.Join(elsewhere, "third"), "gone": filepath.Join(dir, "none")} {
-		if err := os.Symlink(to, filepath.Join(dir, from)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(to, filepath.Join(dir, from)))
 	}
-	if err := os.Rename(filepath.Join(dir, "linked"), filepath.Join(dir, "second")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(filepath.Join(dir, "linked"), filepath.Join(dir, "second")))
 	set := loader(dir, other, filepath.Join(dir, "absent"), filepath.Join(elsewhere, "third")).Now()
 	should.EqualSlice(t, set.Names(), []string{"good", "second", "third"}, "skills")
 	want := map[string]string{
@@ -194,9 +180,8 @@ func TestWhatAFolderOfSkillsMayHave(t *testing.T) {
 		"good":   "a skill of that name is in a folder that was named before",
 		"absent": "there is no such folder",
 	}
-	if got := why(set); !reflect.DeepEqual(got, want) {
-		t.Errorf("left out are %q", got)
-	}
+	got := why(set)
+	should.Hold(t, reflect.DeepEqual(got, want), "left out are %q", got)
 }
 
 // What a project brings leads nowhere else, and tells nothing of what is there: also where the user's own folders have it.
@@ -220,9 +205,7 @@ func TestNoLinkLeadsOutOfAProject(t *testing.T) {
 		real + "/parts/inside-too":      "inside",
 		real + "/tools/elsewhere/a.txt": filepath.Join(own, "own", Main),
 	} {
-		if err := os.Symlink(to, from); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(to, from))
 	}
 	away := "it is a link that leads out of the project, or cannot be read"
 	for folder, want := range map[string]map[string]string{
@@ -235,7 +218,7 @@ func TestNoLinkLeadsOutOfAProject(t *testing.T) {
 		"tools": {"elsewhere": `"a.txt" is a link that leads out of the skill, or cannot be read`},
 	} {
 		set := New([]Folder{{Name: folder, Path: filepath.Join(project, folder), Project: project}}, home, slog.New(slog.DiscardHandler)).Now()
-		if got := why(set); !reflect.DeepEqual(got, want) || set.Find("own") != nil || (set.Find("inside") != nil) != (folder == "skills") {
+		if got := why(set); !reflect.DeepEqual(got, want) || find(set, "own") != nil || (find(set, "inside") != nil) != (folder == "skills") {
 			t.Errorf("%s: %q, left out %q", folder, set.Names(), got)
 		}
 	}
@@ -246,14 +229,10 @@ func TestAProjectThatChangesMeanwhileIsNotLeft(t *testing.T) {
 	project, other := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(project, "skills", "a", Main), good("a"))
 	write(t, filepath.Join(other, Main), good("a"))
-	k := New([]Folder{{Path: filepath.Join(project, "skills"), Project: project}}, "", slog.New(slog.DiscardHandler)).Now().Find("a")
-	should.OK(t, should.ErrOf(k.Read(k.Files[0])))
-	if err := errors.Join(os.RemoveAll(filepath.Join(project, "skills", "a")), os.Symlink(other, filepath.Join(project, "skills", "a"))); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.Read(k.Files[0]); err == nil {
-		t.Error("a folder elsewhere was read")
-	}
+	set := New([]Folder{{Path: filepath.Join(project, "skills"), Project: project}}, "", slog.New(slog.DiscardHandler)).Now()
+	should.OK(t, should.ErrOf(set.Bring().Read()))
+	must.OK(t, errors.Join(os.RemoveAll(filepath.Join(project, "skills", "a")), os.Symlink(other, filepath.Join(project, "skills", "a"))))
+	should.Fail(t, should.ErrOf(set.Bring().Read()), "have just changed", "a folder elsewhere was read")
 }
 
 func TestAllSkillsTogetherAreBounded(t *testing.T) {
@@ -262,9 +241,7 @@ func TestAllSkillsTogetherAreBounded(t *testing.T) {
 		name := fmt.Sprintf("skill-%d", i)
 		write(t, filepath.Join(dir, name, Main), good(name))
 		write(t, filepath.Join(dir, name, "data"), "")
-		if err := os.Truncate(filepath.Join(dir, name, "data"), 15<<20); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Truncate(filepath.Join(dir, name, "data"), 15<<20))
 	}
 	set := loader(dir).Now()
 	if len(set.Skills) != 3 || !strings.Contains(why(set)["skill-3"], "50 MB") {
@@ -282,49 +259,28 @@ func TestAllSkillsTogetherAreBounded(t *testing.T) {
 	}
 	dir = t.TempDir()
 	for i := range maxLooked/maxSkillFiles + 3 {
-		if err := os.Symlink(filepath.Join(other, "bad"), filepath.Join(dir, fmt.Sprintf("bad-%02d", i))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(filepath.Join(other, "bad"), filepath.Join(dir, fmt.Sprintf("bad-%02d", i))))
 	}
 	if said := why(loader(dir, other).Now()); said["bad-00"] != "it has more than 512 files and folders" || !strings.Contains(said["bad-21"], "with it, all skills") {
 		t.Errorf("left out are %q", said)
 	}
 }
 
-func TestAManifestHasEveryFileThatCodeGets(t *testing.T) {
+func TestCodeGetsEveryFile(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a", Main), "---\nname: a\ndescription: d\ndate: 2026-01-02\nn: 7\nlimit: .inf\nnone:\nok: true\n---\n")
 	write(t, filepath.Join(dir, "a", "scripts", "run.sh"), "#!/bin/sh\n")
 	write(t, filepath.Join(dir, "a", ".env"), "KEY=secret")
 	write(t, filepath.Join(dir, "a", "scripts", "__pycache__", "x.pyc"), "x")
-	if err := os.Chmod(filepath.Join(dir, "a", "scripts", "run.sh"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("run.sh", filepath.Join(dir, "a", "scripts", "go")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(filepath.Join(dir, "a", "scripts", "run.sh"), 0o700))
+	must.OK(t, os.Symlink("run.sh", filepath.Join(dir, "a", "scripts", "go")))
 	set := loader(dir).Now()
-	files, err := set.Bring().Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(set.Bring().Read())(t)
 	var got []string
 	for _, f := range files {
 		got = append(got, fmt.Sprintf("%s %o %d", f.Path, f.Mode, len(f.Content)))
 	}
 	should.EqualSlice(t, got, []string{"a/SKILL.md 644 80", "a/scripts/go 755 10", "a/scripts/run.sh 755 10"}, "files")
-	k := set.Find("a")
-	if len(k.Files) != len(files) || k.Files[1].Digest != k.Files[2].Digest || k.Files[1].Digest != "a8076d3d28d21e02012b20eaf7dbf75409a6277134439025f282e368e3305abf" {
-		t.Errorf("the manifest is %+v", k.Files)
-	}
-	var fields, want map[string]any
-	if err := json.Unmarshal(k.FrontMatter, &fields); err != nil {
-		t.Fatal(err)
-	}
-	want = map[string]any{"name": "a", "description": "d", "date": "2026-01-02", "n": 7.0, "limit": ".inf", "none": nil, "ok": true}
-	if !reflect.DeepEqual(fields, want) {
-		t.Errorf("the front matter is %v", fields)
-	}
 }
 
 func TestWhatChangesIsSeenAtTheNextLook(t *testing.T) {
@@ -333,57 +289,28 @@ func TestWhatChangesIsSeenAtTheNextLook(t *testing.T) {
 	write(t, main, good("a"))
 	l, log := loader(dir), &locked.Buffer{}
 	l.log = slog.New(slog.NewTextHandler(log, nil))
-	changes := 0
 	should.EqualSlice(t, l.AtStart(), []string{"a"}, "at the start")
 	first := l.Now()
-	l.Watch(func(*Set) { changes++ })
-	if l.Now() != first || changes != 1 {
-		t.Error("the same folder was another set")
-	}
-	hashes := map[string]bool{first.Bring().Key(): true}
+	should.Hold(t, l.Now() == first, "the same folder was another set")
+	hashes, before := map[string]bool{first.Bring().Key(): true}, first
 	for _, change := range []func(){
 		func() { write(t, main, good("a")+"more\n") },
 		func() { write(t, filepath.Join(dir, "a", "new.txt"), "") },
 		func() { write(t, filepath.Join(dir, "b", Main), good("b")) },
 		func() { os.Chmod(filepath.Join(dir, "a", "new.txt"), 0o755) },
 	} {
-		before := l.Now()
 		change()
 		now := l.Now()
-		if hashes[now.Bring().Key()] {
-			t.Error("a change made the same content")
-		}
+		should.Hold(t, !hashes[now.Bring().Key()], "a change made the same content")
 		hashes[now.Bring().Key()] = true
-		if k := before.Find("a"); now.Find("a").Files[0].Digest != k.Files[0].Digest {
-			should.Fail(t, should.ErrOf(k.Read(k.Files[0])), "have just changed", "the earlier content was read")
-			if _, err := before.Bring().Read(); err == nil {
-				t.Error("the earlier content was brought")
-			}
-		}
 	}
-	if changes != 5 { // and the one that was there
-		t.Errorf("%d changes were told", changes)
-	}
-	// As nothing but its content shows.
-	before, info := l.Now(), must(os.Stat(main))
-	write(t, main, strings.Replace(good("a")+"more\n", "more", "less", 1))
-	if err := os.Chtimes(main, info.ModTime(), info.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Now().Bring().Read(); err == nil {
-		t.Error("the earlier content was brought")
-	}
-	if now := l.Now(); now.Bring().Key() == before.Bring().Key() {
-		t.Error("it is not seen after that either")
-	} else if _, err := now.Bring().Read(); err != nil {
-		t.Error(err)
-	}
+	write(t, main, good("a")+"more and more\n")
+	should.Fail(t, should.ErrOf(before.Bring().Read()), "have just changed", "a file that grew meanwhile was brought")
 	write(t, filepath.Join(dir, "bad", Main), "")
 	l.Now()
 	l.Now()
-	if n := strings.Count(log.String(), "skill left out"); n != 1 {
-		t.Errorf("the log says so %d times: %s", n, log.String())
-	}
+	n := strings.Count(log.String(), "skill left out")
+	should.Hold(t, n == 1, "the log says so %d times: %s", n, log.String())
 	os.RemoveAll(dir)
 	should.Equal(t, l.Now().Bring(), nil, "nothing is brought as something")
 }

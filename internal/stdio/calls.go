@@ -32,7 +32,6 @@ func (a *call) wait() {
 	}
 }
 
-// letNext lets the call behind start.
 func (a *call) letNext() {
 	a.settle.Do(func() {
 		select {
@@ -75,6 +74,8 @@ type calls struct {
 	last     <-chan struct{} // the newest ordered call's settled
 	closed   bool
 	idle     chan struct{} // closed when closed and nothing is active
+
+	recent rpc.Recent
 }
 
 func newCalls(opts Options, start func(*call)) *calls {
@@ -158,7 +159,6 @@ func (c *calls) done(a *call) {
 	c.checkIdle()
 }
 
-// forget frees a call's id.
 func (c *calls) forget(a *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,14 +168,17 @@ func (c *calls) forget(a *call) {
 }
 
 // cancel ends the request with this id for the client's sake: not a word of it is sent from
-// now on, and its context is done. An id that is not in flight is ignored.
+// now on, and its context is done. An id that is not known is ignored.
 func (c *calls) cancel(id rpc.ID, reason []byte) {
 	a := c.remove(id)
 	if a == nil {
+		c.recent.Cancel(id, reason)
 		return
 	}
 	a.out.silence(&a.lane)
-	a.cancel(a.CancelCause(reason))
+	cause := a.CancelCause(reason)
+	a.cancel(cause)
+	a.Answered(cause)
 }
 
 // remove takes a call out of those in flight, and out of the queue if it waits there.
@@ -213,7 +216,6 @@ func (c *calls) close() (idle <-chan struct{}) {
 	return c.idle
 }
 
-// stop cancels the running calls.
 func (c *calls) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

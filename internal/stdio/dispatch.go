@@ -42,7 +42,7 @@ func (l *loop) request(e *rpc.Envelope, method string) {
 		return // not reached: check parsed it
 	}
 	if rpc.IsExtension(l.ctx, method) {
-		l.call(e, id, method) // it may read files
+		l.call(e, id, method)
 		return
 	}
 	switch mcp.MCPMethod(method) {
@@ -123,7 +123,7 @@ func (l *loop) respond(ctx context.Context, c *rpc.Call) []byte {
 // answer puts a call's answer out, waiting for the client to read if it must. The id is free as soon as the answer is on its way: the client
 // may use it again once it receives it.
 func (l *loop) answer(c *call, line []byte) error {
-	m := &outgoing{line: line, lane: &c.lane, last: true, sent: func() { l.calls.forget(c) }}
+	m := &outgoing{line: line, lane: &c.lane, last: true, sent: func() { l.calls.recent.Add(&c.Call); l.calls.forget(c) }, written: func() { c.Answered(nil) }}
 	return l.out.put(m, 2*l.opts.MaxMessageBytes, c.ctx.Done())
 }
 

@@ -38,6 +38,14 @@ func drive(t *testing.T, opts Options, test func(d *driver)) {
 	synctest.Test(t, func(t *testing.T) { test(start(t, opts)) })
 }
 
+// driveOf does the same as a part of a test.
+func driveOf(t *testing.T, name string, opts Options, test func(t *testing.T, d *driver)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, start(t, opts)) })
+	})
+}
+
 func start(t *testing.T, opts Options) *driver {
 	inReader, in := io.Pipe()
 	outReader, out := io.Pipe()
@@ -123,20 +131,15 @@ func (r reply) text() string {
 // next reads one line.
 func (d *driver) next() reply {
 	d.t.Helper()
-	line, err := d.out.ReadString('\n')
-	must.OK(d.t, err)
+	line := must.Get(d.out.ReadString('\n'))(d.t)
 	return parseReply(d.t, line)
 }
 
 func parseReply(t *testing.T, line string) reply {
 	t.Helper()
 	r := reply{line: line}
-	if !strings.HasSuffix(line, "\n") || strings.Count(line, "\n") != 1 {
-		t.Fatalf("not one line: %q", line)
-	}
-	if err := json.Unmarshal([]byte(line), &r); err != nil {
-		t.Fatalf("not JSON: %v: %.300s", err, line)
-	}
+	must.Hold(t, strings.HasSuffix(line, "\n") && strings.Count(line, "\n") == 1, "not one line: %q", line)
+	must.OK(t, json.Unmarshal([]byte(line), &r), "not JSON: %.300s", line)
 	return r
 }
 
@@ -144,9 +147,7 @@ func parseReply(t *testing.T, line string) reply {
 func (d *driver) expectID(id string) reply {
 	d.t.Helper()
 	r := d.next()
-	if string(r.ID) != id {
-		d.t.Fatalf("got an answer to %s, want %s: %.300s", r.ID, id, r.line)
-	}
+	must.Hold(d.t, string(r.ID) == id, "got an answer to %s, want %s: %.300s", r.ID, id, r.line)
 	return r
 }
 
@@ -154,9 +155,7 @@ func (d *driver) expectID(id string) reply {
 func (d *driver) expectError(id string, code int) reply {
 	d.t.Helper()
 	r := d.expectID(id)
-	if r.Error == nil || r.Error.Code != code {
-		d.t.Fatalf("want error %d: %.300s", code, r.line)
-	}
+	must.Hold(d.t, r.Error != nil && r.Error.Code == code, "want error %d: %.300s", code, r.line)
 	return r
 }
 
@@ -164,9 +163,8 @@ func (d *driver) expectError(id string, code int) reply {
 func (d *driver) ping() {
 	d.t.Helper()
 	d.send(`{"jsonrpc":"2.0","id":"ping","method":"ping"}`)
-	if r := d.expectID(`"ping"`); r.Error != nil {
-		d.t.Fatalf("ping: %s", r.line)
-	}
+	r := d.expectID(`"ping"`)
+	must.Hold(d.t, r.Error == nil, "ping: %s", r.line)
 }
 
 // end closes the input and returns what the server still says, and what Serve returns.

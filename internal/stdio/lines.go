@@ -25,9 +25,9 @@ func newLineReader(r io.Reader, max int) *lineReader {
 }
 
 // next returns the next line with its end. A line over the limit is passed by in bounded
-// memory, and comes back as the sniffer that watched it, with no line. At the end of the
+// memory, and only its ends come back, with no line. At the end of the
 // stream an unterminated last line is returned before the error.
-func (l *lineReader) next() (line []byte, overlong *rpc.Sniffer, err error) {
+func (l *lineReader) next() (line []byte, overlong *rpc.Ends, err error) {
 	if l.err != nil {
 		return nil, nil, l.err
 	}
@@ -52,17 +52,17 @@ func (l *lineReader) next() (line []byte, overlong *rpc.Sniffer, err error) {
 }
 
 // skip passes by the rest of a line that is too long.
-func (l *lineReader) skip(line, piece []byte, err error) *rpc.Sniffer {
-	sniffer := &rpc.Sniffer{}
-	sniffer.Write(line)
+func (l *lineReader) skip(line, piece []byte, err error) *rpc.Ends {
+	ends := &rpc.Ends{}
+	ends.Write(line)
 	for {
-		sniffer.Write(piece)
+		ends.Write(piece)
 		if err == nil {
-			return sniffer
+			return ends
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			l.err = err
-			return sniffer
+			return ends
 		}
 		piece, err = l.r.ReadSlice('\n')
 	}

@@ -1,8 +1,16 @@
 package stdio
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -59,12 +67,10 @@ func TestBadLines(t *testing.T) {
 		"an unknown tool":                {toolCall("1", "nope", "{}", "{}"), `1`, mcp.INVALID_PARAMS},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			drive(t, Options{}, func(d *driver) {
-				d.send(test.line)
-				d.expectError(test.id, test.code)
-				d.ping()
-			})
+		driveOf(t, name, Options{}, func(t *testing.T, d *driver) {
+			d.send(test.line)
+			d.expectError(test.id, test.code)
+			d.ping()
 		})
 	}
 }
@@ -89,11 +95,9 @@ func TestRefusalsSayWhatToSend(t *testing.T) {
 		"an unknown resource":       {"resources/read", `{"uri":"no://x"}`, mcp.RESOURCE_NOT_FOUND, `Unknown resource: "no://x"; resources/list and resources/templates/list tell those that there are`},
 		"a setting of another type": {"logging/setLevel", `{"level":[]}`, mcp.INVALID_REQUEST, "Invalid Request: params.level is an array and must be a string"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			drive(t, Options{}, func(d *driver) {
-				d.send(`{"jsonrpc":"2.0","id":1,"method":"` + test.method + `","params":` + test.params + `}`)
-				should.Equal(t, d.expectError("1", test.code).Error.Message, test.want)
-			})
+		driveOf(t, name, Options{}, func(t *testing.T, d *driver) {
+			d.send(`{"jsonrpc":"2.0","id":1,"method":"` + test.method + `","params":` + test.params + `}`)
+			should.Equal(t, d.expectError("1", test.code).Error.Message, test.want)
 		})
 	}
 }
@@ -113,11 +117,9 @@ func TestSilentLines(t *testing.T) {
 		"a cancel with params that are odd": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":[7]}`,
 	}
 	for name, line := range tests {
-		t.Run(name, func(t *testing.T) {
-			drive(t, Options{}, func(d *driver) {
-				d.send(line)
-				d.ping()
-			})
+		driveOf(t, name, Options{}, func(t *testing.T, d *driver) {
+			d.send(line)
+			d.ping()
 		})
 	}
 }
@@ -127,15 +129,12 @@ func TestIDsAreEchoed(t *testing.T) {
 	for _, id := range []string{
 		`1`, `0`, `-1`, `1.0`, `1.5`, `1e3`, `"1"`, `""`, `"a\u0000b"`, `"é"`, `"\ud800"`, `"</script>"`, hugeInt,
 	} {
-		t.Run(id, func(t *testing.T) {
-			drive(t, Options{}, func(d *driver) {
-				d.call(id, "echo", `{"text":"hello"}`)
-				if r := d.expectID(id); r.text() != "hello" {
-					t.Errorf("got %s", r.line)
-				}
-				d.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"no/such"}`)
-				d.expectError(id, mcp.METHOD_NOT_FOUND)
-			})
+		driveOf(t, id, Options{}, func(t *testing.T, d *driver) {
+			d.call(id, "echo", `{"text":"hello"}`)
+			r := d.expectID(id)
+			should.Hold(t, r.text() == "hello", "got %s", r.line)
+			d.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"no/such"}`)
+			d.expectError(id, mcp.METHOD_NOT_FOUND)
 		})
 	}
 }
@@ -153,9 +152,7 @@ func TestLastLineWithoutEnd(t *testing.T) {
 		line := toolCall("1", "echo", `{"text":"hello"}`, "{}")
 		must.OK(t, should.ErrOf(d.in.Write([]byte(line))))
 		rest, err := d.end()
-		if err != nil || len(rest) != 1 || rest[0].text() != "hello" {
-			t.Errorf("got %v, %v", rest, err)
-		}
+		should.Hold(t, err == nil && len(rest) == 1 && rest[0].text() == "hello", "got %v, %v", rest, err)
 	})
 }
 
@@ -170,16 +167,14 @@ func TestLongLines(t *testing.T) {
 		"with an object for id":  {`{"id":{"id":2},"a":"` + long + `"}`, `null`},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			drive(t, Options{MaxLineBytes: 100_000}, func(d *driver) {
-				d.send(test.line)
-				d.expectError(test.id, mcp.INVALID_REQUEST)
-				d.ping()
-				d.send(test.line, test.line)
-				d.expectError(test.id, mcp.INVALID_REQUEST)
-				d.expectError(test.id, mcp.INVALID_REQUEST)
-				d.ping()
-			})
+		driveOf(t, name, Options{MaxLineBytes: 100_000}, func(t *testing.T, d *driver) {
+			d.send(test.line)
+			d.expectError(test.id, mcp.INVALID_REQUEST)
+			d.ping()
+			d.send(test.line, test.line)
+			d.expectError(test.id, mcp.INVALID_REQUEST)
+			d.expectError(test.id, mcp.INVALID_REQUEST)
+			d.ping()
 		})
 	}
 }
@@ -188,9 +183,7 @@ func TestLongLineAtTheEnd(t *testing.T) {
 	drive(t, Options{MaxLineBytes: 1000}, func(d *driver) {
 		must.OK(t, should.ErrOf(d.in.Write([]byte(`{"id":5,`+strings.Repeat(" ", 5000)))))
 		rest, err := d.end()
-		if err != nil || len(rest) != 1 || string(rest[0].ID) != "5" {
-			t.Errorf("got %v, %v", rest, err)
-		}
+		should.Hold(t, err == nil && len(rest) == 1 && string(rest[0].ID) == "5", "got %v, %v", rest, err)
 	})
 }
 
@@ -199,9 +192,8 @@ func TestLineLimit(t *testing.T) {
 	line := toolCall("1", "size", `{"content":"`+strings.Repeat("x", 70_000)+`"}`, "{}")
 	drive(t, Options{MaxLineBytes: len(line)}, func(d *driver) {
 		d.send(line)
-		if r := d.expectID(`1`); r.text() != "70000" {
-			t.Errorf("got %s", r.line)
-		}
+		r := d.expectID(`1`)
+		should.Hold(t, r.text() == "70000", "got %s", r.line)
 		d.send(line + " ")
 		d.expectError(`1`, mcp.INVALID_REQUEST)
 		d.ping()
@@ -217,13 +209,10 @@ func TestLargeArguments(t *testing.T) {
 		"escaped names": `{"name":"size","\u0061rguments":{"content":"` + content + `"}}`,
 	}
 	for name, params := range tests {
-		t.Run(name, func(t *testing.T) {
-			drive(t, Options{}, func(d *driver) {
-				d.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`)
-				if r := d.expectID(`1`); r.text() != "262145" {
-					t.Errorf("got %s", r.line)
-				}
-			})
+		driveOf(t, name, Options{}, func(t *testing.T, d *driver) {
+			d.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`)
+			r := d.expectID(`1`)
+			should.Hold(t, r.text() == "262145", "got %s", r.line)
 		})
 	}
 }
@@ -240,9 +229,8 @@ func TestHandlerFailures(t *testing.T) {
 	drive(t, Options{}, func(d *driver) {
 		for _, tool := range []string{"panic", "explosive"} {
 			d.call(`1`, tool, `{}`)
-			if r := d.expectError(`1`, mcp.INTERNAL_ERROR); strings.Contains(r.line, "secret") {
-				t.Errorf("the panic's text is sent: %s", r.line)
-			}
+			r := d.expectError(`1`, mcp.INTERNAL_ERROR)
+			should.Hold(t, !strings.Contains(r.line, "secret"), "the panic's text is sent: %s", r.line)
 		}
 		d.call(`2`, "unencodable", `{}`)
 		d.expectError(`2`, mcp.INTERNAL_ERROR)
@@ -258,14 +246,11 @@ func TestOversizedAnswers(t *testing.T) {
 		}
 		d.call(`2`, "large", `{"n":20000}`)
 		r := d.expectID(`2`)
-		if !r.Result.IsError || !strings.Contains(r.text(), "limit is 10000") || !strings.Contains(r.text(), "\nHint: ") {
-			t.Errorf("got %s", r.line)
-		}
+		should.Hold(t, r.Result.IsError && strings.Contains(r.text(), "limit is 10000") && strings.Contains(r.text(), "\nHint: "),
+			"got %s", r.line)
 		d.send(toolCall("3", "large", `{"n":20000}`, modernMeta))
 		r = d.expectID(`3`)
-		if r.Result.ResultType != "complete" || r.Result.Meta["io.modelcontextprotocol/serverInfo"] == nil {
-			t.Errorf("got %s", r.line)
-		}
+		should.Hold(t, r.Result.ResultType == "complete" && r.Result.Meta["io.modelcontextprotocol/serverInfo"] != nil, "got %s", r.line)
 	})
 }
 
@@ -275,4 +260,91 @@ func TestOversizedListIsAnError(t *testing.T) {
 		d.expectError(`1`, mcp.INTERNAL_ERROR)
 		d.ping()
 	})
+}
+
+// fuzzSeeds are about lines; package rpc has those of a message.
+var fuzzSeeds = []string{
+	`{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+	`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
+	`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"},"_meta":{"progressToken":1.0}}}`,
+	"{\"id\":1}\n\n\r\n{\"id\":2}", "\ufeff{}", "\x00", `[{"id":1}]`, `{"id":}`, strings.Repeat(`{"a":`, 300),
+}
+
+func addSeeds(f *testing.F) {
+	for _, seed := range fuzzSeeds {
+		f.Add([]byte(seed))
+	}
+}
+
+// The reader cuts as bytes.Split would, but for the lines that are too long.
+func FuzzLines(f *testing.F) {
+	for _, seed := range fuzzSeeds {
+		f.Add([]byte(seed), 10)
+	}
+	f.Add([]byte(strings.Repeat("x", 100)+"\n"+strings.Repeat("y", 40)+"\n"), 40)
+	f.Fuzz(func(t *testing.T, data []byte, limit int) {
+		limit = max(limit%100, 0) + 1
+		want := bytes.Split(data, []byte("\n"))
+		if len(want[len(want)-1]) == 0 {
+			want = want[:len(want)-1]
+		}
+		l := &lineReader{r: bufio.NewReaderSize(iotest.HalfReader(bytes.NewReader(data)), 16), max: limit}
+		for i, w := range want {
+			line, overlong, err := l.next()
+			switch {
+			case err != nil:
+				t.Fatalf("line %d: %v", i, err)
+			case (overlong != nil) != (len(w) > limit):
+				t.Fatalf("line %d of %d bytes: too long is %v", i, len(w), overlong != nil)
+			case overlong == nil && !bytes.Equal(bytes.TrimSuffix(line, []byte("\n")), w):
+				t.Fatalf("line %d is %q, want %q", i, line, w)
+			}
+		}
+		for range 2 {
+			line, _, err := l.next()
+			must.Hold(t, errors.Is(err, io.EOF), "%q, %v after the last line", line, err)
+		}
+	})
+}
+
+// Whatever comes in, only JSON-RPC goes out, one message a line, and the end is clean.
+func FuzzServe(f *testing.F) {
+	addSeeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if bytes.Contains(data, []byte("block")) || bytes.Contains(data, []byte("stubborn")) {
+			return // they are meant to hang
+		}
+		var out bytes.Buffer
+		must.OK(t, Serve(t.Context(), newFixture().server, bytes.NewReader(data), &out, Options{MaxLineBytes: 2000}))
+		for line := range bytes.Lines(out.Bytes()) {
+			var message struct{ JSONRPC string }
+			err := json.Unmarshal(line, &message)
+			should.Hold(t, err == nil && message.JSONRPC == "2.0" && utf8.Valid(line), "%q went out: %v", line, err)
+		}
+	})
+}
+
+// An upload's line is kept once: what else is allocated on its way is the copy that the
+// tool makes when it decodes its arguments, and small change.
+func TestUploadIsHeldOnce(t *testing.T) {
+	const size, limit = 16 << 20, 24 << 20
+	inReader, in := io.Pipe()
+	outReader, out := io.Pipe()
+	finished := make(chan error, 1)
+	go func() {
+		finished <- Serve(t.Context(), newFixture().server, inReader, out, Options{MaxLineBytes: limit})
+	}()
+	line := []byte(toolCall("1", "size", `{"content":"`+strings.Repeat("x", size)+`"}`, "{}") + "\n")
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	must.OK(t, should.ErrOf(in.Write(line)))
+	answer, err := bufio.NewReader(outReader).ReadString('\n')
+	must.Hold(t, err == nil && strings.Contains(answer, "16777216"), "%s, %v", answer, err)
+	runtime.ReadMemStats(&after)
+	// One buffer of the largest line (24 MiB), its smaller beginnings (9 MiB), the copy (16 MiB).
+	got := after.TotalAlloc - before.TotalAlloc
+	should.Hold(t, got <= 56<<20, "%d MiB were allocated for a line of %d MiB", got>>20, size>>20)
+	_ = in.Close()
+	should.OK(t, <-finished)
 }

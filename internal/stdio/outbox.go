@@ -17,10 +17,11 @@ const maxQueuedProgress = 1024
 
 // outgoing is one line on its way out.
 type outgoing struct {
-	line []byte
-	lane *lane  // the request that it belongs to, nil for none
-	last bool   // an answer: nothing of the lane may follow it
-	sent func() // called, if not nil, right before the line is written
+	line    []byte
+	lane    *lane  // the request that it belongs to, nil for none
+	last    bool   // an answer: nothing of the lane may follow it
+	sent    func() // called, if not nil, right before the line is written; and written right after
+	written func()
 }
 
 // lane is the outbox's state of one request. The zero value is ready.
@@ -74,6 +75,9 @@ func (o *outbox) run() {
 		if _, err := o.out.Write(m.line); err != nil {
 			o.fail(err)
 			return
+		}
+		if m.written != nil {
+			m.written()
 		}
 	}
 }

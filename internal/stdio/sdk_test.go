@@ -26,9 +26,8 @@ func connect(t *testing.T, version string, options *sdk.ClientOptions) (*fixture
 		_ = serverOut.Close()
 	}()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options)
-	session, err := client.Connect(t.Context(), &sdk.IOTransport{Reader: clientIn, Writer: clientOut},
-		&sdk.ClientSessionOptions{ProtocolVersion: version})
-	must.OK(t, err)
+	session := must.Get(client.Connect(t.Context(), &sdk.IOTransport{Reader: clientIn, Writer: clientOut},
+		&sdk.ClientSessionOptions{ProtocolVersion: version}))(t)
 	t.Cleanup(func() {
 		f.releaseAll()
 		_ = session.Close()
@@ -76,9 +75,7 @@ func TestGoSDKClient(t *testing.T) {
 func sdkList(t *testing.T, f *fixture, session *sdk.ClientSession) {
 	t.Helper()
 	list, err := session.ListTools(t.Context(), nil)
-	if err != nil || len(list.Tools) != len(f.server.ListTools()) {
-		t.Fatalf("%v, %v", list, err)
-	}
+	must.Hold(t, err == nil && len(list.Tools) == len(f.server.ListTools()), "%v, %v", list, err)
 }
 
 func sdkProgress(t *testing.T, session *sdk.ClientSession, received <-chan struct{}) {
@@ -106,9 +103,7 @@ func sdkCancel(t *testing.T, f *fixture, session *sdk.ClientSession) {
 func sdkUpload(t *testing.T, session *sdk.ClientSession) {
 	t.Helper()
 	arguments := map[string]any{"content": strings.Repeat("x", 2<<20)}
-	result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "size", Arguments: arguments})
-	must.OK(t, err)
-	if text, ok := result.Content[0].(*sdk.TextContent); !ok || text.Text != "2097152" {
-		t.Errorf("got %+v", result.Content)
-	}
+	result := must.Get(session.CallTool(t.Context(), &sdk.CallToolParams{Name: "size", Arguments: arguments}))(t)
+	text, ok := result.Content[0].(*sdk.TextContent)
+	should.Hold(t, ok && text.Text == "2097152", "got %+v", result.Content)
 }

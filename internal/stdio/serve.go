@@ -128,7 +128,6 @@ func Serve(ctx context.Context, s *server.MCPServer, in io.Reader, out io.Writer
 	return err
 }
 
-// loop is one Serve.
 type loop struct {
 	ctx      context.Context // of handlers: not done when Serve's is
 	server   *server.MCPServer
@@ -161,7 +160,7 @@ func (l *loop) read(in io.Reader) error {
 	for first := true; ; first = false {
 		line, overlong, err := lines.next()
 		switch {
-		case l.isStopping() || errors.Is(err, io.EOF):
+		case isClosed(l.stopping) || errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return fmt.Errorf("read: %w", err)
@@ -175,15 +174,6 @@ func (l *loop) read(in io.Reader) error {
 		if line = bytes.Trim(line, " \t\r\n"); len(line) > 0 {
 			l.receive(line)
 		}
-	}
-}
-
-func (l *loop) isStopping() bool {
-	select {
-	case <-l.stopping:
-		return true
-	default:
-		return false
 	}
 }
 

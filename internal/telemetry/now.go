@@ -54,7 +54,6 @@ type Tenant struct {
 	Manager *sandbox.Manager
 }
 
-// engineState is the engine's answer.
 type engineState struct {
 	err        error // why no code can run; nil: it can
 	containers int   // that run; below 0: not known
@@ -120,7 +119,7 @@ func (n *Now) gauges(ctx context.Context, label func(principal.Principal) string
 	}
 	sessions := gauge("sessions", "Sessions that this server has open and that were used.")
 	kernel := gauge("kernels", "Interpreters of those sessions that keep variables.", "language", "state")
-	onNode := gauge("sessions_on_node", "Of those sessions, where their pods are; absent on an engine of one machine.", "node")
+	onNode := gauge("sessions_on_node", "Of those sessions, where their containers are; absent on an engine of one machine.", "node")
 	most := gauge("memory_limit_bytes", "What the containers of those sessions may take together.")
 	for _, tenant := range n.o.Tenants() {
 		who, known, memory := label(tenant.Of), tenant.Manager.Known(), int64(0)

@@ -10,12 +10,18 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/prometheus/common/expfmt"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -71,17 +77,14 @@ func get(h http.Handler, method, path string) *httptest.ResponseRecorder {
 func figures(t *testing.T, text string) map[string]float64 {
 	t.Helper()
 	parser := expfmt.TextParser{}
-	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-	must.OK(t, err, "in\n%s", text)
+	families := must.Get(parser.TextToMetricFamilies(strings.NewReader(text)))(t, "in\n%s", text)
 	values := make(map[string]float64)
 	for name, f := range families {
 		short, ours := strings.CutPrefix(name, prefix)
 		if !ours {
 			continue
 		}
-		if f.GetHelp() == "" || f.GetType().String() == "UNTYPED" {
-			t.Errorf("%s has neither help nor a type", name)
-		}
+		should.Hold(t, f.GetHelp() != "" && f.GetType().String() != "UNTYPED", "%s has neither help nor a type", name)
 		for _, m := range f.Metric {
 			var labels []string
 			for _, l := range m.Label {
@@ -132,13 +135,10 @@ func TestFiguresMove(t *testing.T) {
 		"machine_memory_bytes": 8 << 30, "machine_memory_available_bytes": 4 << 30, "state_disk_bytes": 100 << 30, "state_disk_available_bytes": 2 << 30,
 	}
 	for series, value := range want {
-		if v, there := got[series]; !there || v != value {
-			t.Errorf("%s is %v, want %v", series, v, value)
-		}
+		v, there := got[series]
+		should.Hold(t, there && v == value, "%s is %v, want %v", series, v, value)
 	}
-	if len(got) != len(want) {
-		t.Errorf("got %d series, want %d: %v", len(got), len(want), got)
-	}
+	should.Hold(t, len(got) == len(want), "got %d series, want %d: %v", len(got), len(want), got)
 }
 
 // What a client writes is in no label: it could fill the server's memory, and others' dashboards.
@@ -153,9 +153,7 @@ func TestRequestsAreCountedByWhatIsThere(t *testing.T) {
 	mux.HandleFunc("/gone", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	h := w.Requests(mux)
 	answer := get(h, "GET", "/files/secret")
-	if answer.Code != http.StatusOK || !answer.Flushed {
-		t.Errorf("got %+v", answer)
-	}
+	should.Hold(t, answer.Code == http.StatusOK && answer.Flushed, "got %+v", answer)
 	get(h, "GET", "/files/another")
 	get(h, "BREW", "/other")
 	get(h, "POST", "/files/x")
@@ -171,9 +169,7 @@ func TestRequestsAreCountedByWhatIsThere(t *testing.T) {
 		should.Equal(t, got[series], value, "%s", series)
 	}
 	for series := range got {
-		if strings.Contains(series, "secret") || strings.Contains(series, "BREW") {
-			t.Errorf("there is %s", series)
-		}
+		should.Hold(t, !strings.Contains(series, "secret") && !strings.Contains(series, "BREW"), "there is %s", series)
 	}
 }
 
@@ -231,19 +227,15 @@ func TestReady(t *testing.T) {
 						}
 						answer.Body.Truncate(min(len(told), answer.Body.Len()))
 					}
-					if answer.Code != want || answer.Body.String() != told {
-						t.Errorf("%d %q", answer.Code, answer.Body)
-					}
+					should.Hold(t, answer.Code == want && answer.Body.String() == told, "%d %q", answer.Code, answer.Body)
 				}
 			}
-			if test.engine.asked != 1 || strings.Count(log.String(), test.log) != 1 {
-				t.Errorf("the engine was asked %d times, and the log is\n%s", test.engine.asked, log.String())
-			}
+			should.Hold(t, test.engine.asked == 1 && strings.Count(log.String(), test.log) == 1,
+				"the engine was asked %d times, and the log is\n%s", test.engine.asked, log.String())
 		})
 	}
-	if answer := get(Healthy(), "GET", HealthPath); answer.Code != http.StatusOK || answer.Body.String() != "ok\n" {
-		t.Errorf("%d %q", answer.Code, answer.Body)
-	}
+	answer := get(Healthy(), "GET", HealthPath)
+	should.Hold(t, answer.Code == http.StatusOK && answer.Body.String() == "ok\n", "%d %q", answer.Code, answer.Body)
 }
 
 func TestFiguresOfPrincipals(t *testing.T) {
@@ -283,9 +275,8 @@ func TestFiguresOfPrincipals(t *testing.T) {
 				}
 			}
 			for _, series := range []string{"sessions", "memory_limit_bytes", "kernels python idle"} {
-				if _, there := got[series+label]; !there {
-					t.Errorf("there is no %s in %v", series+label, got)
-				}
+				_, there := got[series+label]
+				should.Hold(t, there, "there is no %s in %v", series+label, got)
 			}
 		})
 	}
@@ -307,15 +298,137 @@ func TestSoManyPrincipalsHaveFiguresOfTheirOwn(t *testing.T) {
 			count++
 		}
 	}
-	if count != mostPrincipals+1 || got["file_bytes_total in other"] != 40 || got["file_bytes_total in person 99"] != 2 {
-		t.Errorf("%d series: %v", count, got)
-	}
+	should.Hold(t, count == mostPrincipals+1 && got["file_bytes_total in other"] == 40 && got["file_bytes_total in person 99"] == 2,
+		"%d series: %v", count, got)
 }
 
 func TestContainersAreNotToldWithoutTheEngine(t *testing.T) {
 	now := nowOf(t, &standIn{down: true}, slog.New(slog.DiscardHandler))
 	got := figures(t, get(New(quiet()).Metrics(now), "GET", MetricsPath).Body.String())
-	if _, told := got["containers"]; told || got["ready"] != 0 {
-		t.Errorf("got %v", got)
+	_, told := got["containers"]
+	should.Hold(t, !told && got["ready"] == 0, "got %v", got)
+}
+
+const monitoring = "../../docs/deploy/monitoring"
+
+// expressions are the PromQL of the dashboard and of the alerts, by what they are called.
+func expressions(t *testing.T) map[string]string {
+	found := make(map[string]string)
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
 	}
+	var alerts struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	for name, read := range map[string]func([]byte) error{
+		"dashboard.json": func(text []byte) error { return json.Unmarshal(text, &dashboard) },
+		"alerts.yaml":    func(text []byte) error { return yaml.Unmarshal(text, &alerts) },
+	} {
+		text, err := os.ReadFile(filepath.Join(monitoring, name))
+		if err == nil {
+			err = read(text)
+		}
+		must.OK(t, err, "%s", name)
+	}
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			found["panel "+p.Title+" "+target.Expr] = target.Expr
+		}
+	}
+	panels := len(found)
+	for _, g := range alerts.Groups {
+		for _, r := range g.Rules {
+			found["alert "+r.Alert] = r.Expr
+		}
+	}
+	must.Hold(t, panels != 0 && len(found) != panels, "%d panels, %d alerts", panels, len(found)-panels)
+	return found
+}
+
+var (
+	metricName = regexp.MustCompile(`\b(?:code_sandbox|process|go)_[a-z_]+\b`)
+	// selector is a metric with what is in its braces, and grouping the labels that are kept.
+	selector = regexp.MustCompile(`(\w+)\{([^}]*)\}`)
+	matcher  = regexp.MustCompile(`(\w+)\s*(?:=~|!~|!=|=)\s*"`)
+	grouping = regexp.MustCompile(`\bby \(([^)]*)\)`)
+)
+
+// What dashboards and alerts ask for is there: a name that nobody writes any more alerts of nothing.
+func TestDashboardAndAlertsNameWhatIsThere(t *testing.T) {
+	w := New(quiet())
+	var text strings.Builder
+	text.WriteString(get(w.Metrics(nowOf(t, &standIn{}, slog.New(slog.DiscardHandler))), "GET", MetricsPath).Body.String())
+	names := make(map[string]bool)
+	for line := range strings.Lines(text.String()) {
+		if declared, is := strings.CutPrefix(line, "# TYPE "); is {
+			name, kind, _ := strings.Cut(strings.TrimSpace(declared), " ")
+			names[name] = true
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				names[name+suffix] = kind == "histogram"
+			}
+		}
+	}
+	parser := expfmt.TextParser{}
+	families := must.Get(parser.TextToMetricFamilies(strings.NewReader(text.String())))(t)
+	for name := range families { // those of the process, which declare nothing
+		names[name] = true
+	}
+	labels := []string{"job", "instance", "le", principalLabel}
+	for _, f := range append(w.metrics.families, nowOf(t, &standIn{}, slog.New(slog.DiscardHandler)).gauges(t.Context(), w.metrics.principals.label)...) {
+		labels = append(labels, f.labels...)
+	}
+	for where, expr := range expressions(t) {
+		for _, name := range metricName.FindAllString(expr, -1) {
+			should.Hold(t, names[name], "%s: there is no %s", where, name)
+		}
+		var used []string
+		for _, braces := range selector.FindAllStringSubmatch(expr, -1) {
+			for _, m := range matcher.FindAllStringSubmatch(braces[2], -1) {
+				used = append(used, m[1])
+			}
+		}
+		for _, by := range grouping.FindAllStringSubmatch(expr, -1) {
+			used = append(used, strings.Split(by[1], ", ")...)
+		}
+		for _, label := range used {
+			should.Hold(t, slices.Contains(labels, label), "%s: no figure has the label %q", where, label)
+		}
+		should.Equal(t, strings.Count(expr, "("), strings.Count(expr, ")"), "%s: parentheses", where)
+	}
+	page := must.Get(os.ReadFile("../../docs/monitoring.md"))(t)
+	for line := range strings.Lines(text.String()) {
+		if declared, is := strings.CutPrefix(line, "# TYPE "+prefix); is {
+			name, _, _ := strings.Cut(declared, " ")
+			should.Hold(t, strings.Contains(string(page), "`"+name+"`"), "docs/monitoring.md does not have %s", name)
+		}
+	}
+}
+
+// Prometheus' own judgement, where its tool is there.
+func TestPromtoolTakesTheAlerts(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed")
+	}
+	out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", filepath.Join(monitoring, "alerts.yaml")).CombinedOutput()
+	should.Hold(t, err == nil, "%v\n%s", err, out)
+	var metrics strings.Builder
+	w := New(quiet())
+	w.FileMoved(t.Context(), sandbox.Transfer{Direction: "in", Bytes: 1})
+	metrics.WriteString(get(w.Metrics(nowOf(t, &standIn{}, slog.New(slog.DiscardHandler))), "GET", MetricsPath).Body.String())
+	var ours strings.Builder // those of the process have no help
+	for line := range strings.Lines(metrics.String()) {
+		if strings.Contains(line, prefix) {
+			ours.WriteString(line)
+		}
+	}
+	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	check.Stdin = strings.NewReader(ours.String())
+	out, err = check.CombinedOutput()
+	should.Hold(t, err == nil, "%v\n%s", err, out)
 }

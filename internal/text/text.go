@@ -2,6 +2,7 @@
 package text
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -60,4 +61,12 @@ func Series(list []string, word string) string {
 	}
 	last := len(list) - 1
 	return strings.Join(list[:last], ", ") + " " + word + " " + list[last]
+}
+
+// Count writes a number of things, with the noun's plural.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

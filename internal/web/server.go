@@ -11,7 +11,7 @@ import (
 
 // The time limits of a request's phases. A handler that reads a long body, or writes for long, extends the deadlines.
 const (
-	HeaderTime = 10 * time.Second
+	headerTime = 10 * time.Second
 	BodyTime   = 30 * time.Second
 	WriteTime  = 30 * time.Second
 	IdleTime   = 2 * time.Minute
@@ -62,7 +62,7 @@ func Server(handler http.Handler, most int, log *slog.Logger) *Serving {
 	c := newConnections(most)
 	return &Serving{&http.Server{
 		Handler:           headed(timed(handler)),
-		ReadHeaderTimeout: HeaderTime, WriteTimeout: WriteTime, IdleTimeout: IdleTime, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: headerTime, WriteTimeout: WriteTime, IdleTimeout: IdleTime, MaxHeaderBytes: maxHeader,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10, MaxReceiveBufferPerConnection: unreadBytes, MaxReceiveBufferPerStream: unreadBytes,
 		},

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
@@ -31,6 +32,28 @@ func (p pipes) Accept() (net.Conn, error) {
 }
 func (p pipes) Close() error   { return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
+
+// An answer that has no room until it is read is refused, and takes none of what was taken for its making.
+func TestAnAnswerWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := room.New()
+		other, giveBack := m.Serve(t.Context(), "192.0.2.1")
+		defer giveBack()
+		must.OK(t, should.ErrOf(room.Take(other, room.Each-4<<20)))
+		ask := func(bytes int) *httptest.ResponseRecorder {
+			ctx, giveBack := m.Serve(t.Context(), "192.0.2.1")
+			defer giveBack()
+			must.OK(t, should.ErrOf(room.Take(ctx, 3<<20)))
+			w := httptest.NewRecorder()
+			JSON(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil), http.StatusOK, strings.Repeat("x", bytes))
+			return w
+		}
+		should.Equal(t, ask(1<<20).Code, http.StatusOK, "one that has room")
+		w := ask(9 << 20)
+		should.Equal(t, w.Code, http.StatusServiceUnavailable, "a longer one")
+		should.Equal(t, strings.Contains(w.Body.String(), `"server_busy"`), true, "%.200s", w.Body)
+	})
+}
 
 // serve serves requests for /kept, which are kept and wait until release is closed, for /refused, which are refused, and for /read, whose bodies
 // are read, in a bubble. dial begins a connection that sends a text.
@@ -100,13 +123,11 @@ func TestStalledConnectionsMakeRoom(t *testing.T) {
 				}
 				began := time.Now()
 				got, err := io.ReadAll(dial(request("GET", "/read", "Connection: close\r\n\r\n")))
-				if !strings.HasPrefix(string(got), "HTTP/1.1 200") || err != nil || time.Since(began) > 0 {
-					t.Errorf("%q, %v, after %v", got, err, time.Since(began))
-				}
+				should.Hold(t, strings.HasPrefix(string(got), "HTTP/1.1 200") && err == nil && time.Since(began) <= 0,
+					"%q, %v, after %v", got, err, time.Since(began))
 				close(release)
-				if got, err := io.ReadAll(kept); !strings.HasPrefix(string(got), "HTTP/1.1 200") || err != nil {
-					t.Errorf("the one that was kept: %q, %v", got, err)
-				}
+				got, err = io.ReadAll(kept)
+				should.Hold(t, strings.HasPrefix(string(got), "HTTP/1.1 200") && err == nil, "the one that was kept: %q, %v", got, err)
 			})
 		})
 	}
@@ -139,18 +160,14 @@ func TestRefusedClientsReadWhy(t *testing.T) {
 		Refuse(w)
 		http.Error(w, "no", http.StatusUnauthorized)
 	}), most, slog.New(slog.DiscardHandler))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	for _, size := range []int{1, 100, 100_000, 10_000_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			response, err := http.Post("http://"+l.Addr().String(), "text/plain", strings.NewReader(strings.Repeat("x", size)))
-			must.OK(t, err)
+			response := must.Get(http.Post("http://"+l.Addr().String(), "text/plain", strings.NewReader(strings.Repeat("x", size))))(t)
 			defer response.Body.Close()
-			if response.StatusCode != http.StatusUnauthorized || !response.Close {
-				t.Errorf("%v", response)
-			}
+			should.Hold(t, response.StatusCode == http.StatusUnauthorized && response.Close, "%v", response)
 		})
 	}
 }
@@ -165,23 +182,19 @@ func TestWhichConnectionGivesWay(t *testing.T) {
 	c.keep(kept, "")
 	c.note(idle, http.StateNew)
 	c.note(idle, http.StateActive)
-	if extra := c.note(fresh, http.StateNew); extra != net.Conn(idle) {
-		t.Errorf("%T was closed", extra)
-	}
+	extra := c.note(fresh, http.StateNew)
+	should.Hold(t, extra == net.Conn(idle), "%T was closed", extra)
 	c.note(idle, http.StateIdle) // which it was, just before it was closed
 	c.note(fresh, http.StateActive)
 	c.keep(fresh, "")
-	if extra := c.note(idle, http.StateNew); extra != net.Conn(idle) {
-		t.Errorf("%T was closed", extra)
-	}
+	extra = c.note(idle, http.StateNew)
+	should.Hold(t, extra == net.Conn(idle), "%T was closed", extra)
 	c.note(kept, http.StateClosed)
-	if extra := c.note(idle, http.StateNew); extra != nil {
-		t.Errorf("%T was closed", extra)
-	}
+	extra = c.note(idle, http.StateNew)
+	should.Hold(t, extra == nil, "%T was closed", extra)
 	c.note(fresh, http.StateIdle)
-	if extra := c.note(kept, http.StateNew); extra != net.Conn(idle) {
-		t.Errorf("%T was closed", extra)
-	}
+	extra = c.note(kept, http.StateNew)
+	should.Hold(t, extra == net.Conn(idle), "%T was closed", extra)
 }
 
 // Whoever has requests kept, and however many: what comes after them is let in and stays until it is known, the user's is kept then, and who has
@@ -205,37 +218,26 @@ func TestNobodyKeepsAllConnections(t *testing.T) {
 		}
 	}
 	flood("bob")
-	if len(c.kept) != most/4 {
-		t.Errorf("one has kept %d of %d", len(c.kept), most)
-	}
+	should.Hold(t, len(c.kept) == most/4, "one has kept %d of %d", len(c.kept), most)
 	stays := come()
 	flood("bob")
 	c.keep(stays, "alice")
-	if closed[stays] || c.kept[stays] != "alice" {
-		t.Error("another's was closed, or is not kept")
-	}
+	should.Hold(t, !closed[stays] && c.kept[stays] == "alice", "another's was closed, or is not kept")
 	for _, name := range []string{"carol", "dave", "eve"} {
 		flood(name)
 	}
 	named := len(c.kept)
 	own := come()
-	if c.keep(own, ""); named == len(c.kept) {
-		t.Errorf("the user's is not kept, where others have kept %d of %d", named, most)
-	}
+	c.keep(own, "")
+	should.Hold(t, named != len(c.kept), "the user's is not kept, where others have kept %d of %d", named, most)
 	flood("")
 	flood("bob")
-	if closed[own] || len(c.kept) >= most {
-		t.Errorf("%d of %d are kept", len(c.kept), most)
-	}
+	should.Hold(t, !closed[own] && len(c.kept) < most, "%d of %d are kept", len(c.kept), most)
 	for conn := range c.kept {
-		if closed[conn] {
-			t.Error("one that was kept was closed")
-		}
+		should.Hold(t, !closed[conn], "one that was kept was closed")
 		c.note(conn, http.StateIdle)
 	}
-	if len(c.kept) != 0 || len(c.held) != 0 {
-		t.Errorf("after the requests, %d are kept, by %v", len(c.kept), c.held)
-	}
+	should.Hold(t, len(c.kept) == 0 && len(c.held) == 0, "after the requests, %d are kept, by %v", len(c.kept), c.held)
 }
 
 // Heads that are nobody's yet have so much for all together: the one that has been there for longest gives way, but none that is kept, and what
@@ -250,34 +252,25 @@ func TestHeadsGiveWay(t *testing.T) {
 		return conn
 	}
 	kept, silent, first, second, third := dial(), dial(), dial(), dial(), dial()
-	if c.takesHead(kept, 60); c.heads[kept] != 60 {
-		t.Error("a head is not counted")
-	}
+	c.takesHead(kept, 60)
+	should.Hold(t, c.heads[kept] == 60, "a head is not counted")
 	c.note(kept, http.StateActive)
 	c.keep(kept, "alice")
 	for _, conn := range []net.Conn{first, second, third} {
-		if !c.takesHead(conn, 50) {
-			t.Error("there was no room for a head")
-		}
+		should.Hold(t, c.takesHead(conn, 50), "there was no room for a head")
 	}
 	for conn, there := range map[net.Conn]bool{kept: true, silent: true, first: false, second: true, third: true} {
-		if _, is := c.all[conn]; is != there {
-			t.Errorf("of %d bytes, it is there: %v", c.heads[conn], is)
-		}
+		_, is := c.all[conn]
+		should.Hold(t, is == there, "of %d bytes, it is there: %v", c.heads[conn], is)
 	}
-	if c.takesHead(first, 1) || c.takesHead(third, 101) {
-		t.Error("there was room for one that gave way, or is too long by itself")
-	}
+	should.Hold(t, !c.takesHead(first, 1) && !c.takesHead(third, 101), "there was room for one that gave way, or is too long by itself")
 	c.note(third, http.StateActive)
-	if c.readHead(third); c.heads[third] >= 50 {
-		t.Errorf("a head that was read takes %d", c.heads[third])
-	}
+	c.readHead(third)
+	should.Hold(t, c.heads[third] < 50, "a head that was read takes %d", c.heads[third])
 	for _, conn := range []net.Conn{kept, silent, first, second, third} {
 		c.note(conn, http.StateClosed)
 	}
-	if c.inHeads != 0 || len(c.heads) != 0 {
-		t.Errorf("%d bytes are left of %d", c.inHeads, len(c.heads))
-	}
+	should.Hold(t, c.inHeads == 0 && len(c.heads) == 0, "%d bytes are left of %d", c.inHeads, len(c.heads))
 }
 
 func TestHeadsAreBounded(t *testing.T) {
@@ -292,8 +285,7 @@ func TestHeadsAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			serve(t, func(t *testing.T, dial func(string) net.Conn, _ chan struct{}) {
-				answer, err := http.ReadResponse(bufio.NewReader(dial(request("GET", "/read", test.more+"\r\n"))), nil)
-				must.OK(t, err)
+				answer := must.Get(http.ReadResponse(bufio.NewReader(dial(request("GET", "/read", test.more+"\r\n"))), nil))(t)
 				defer func() { _ = answer.Body.Close() }()
 				should.Equal(t, answer.StatusCode, test.want, "%v", answer)
 			})

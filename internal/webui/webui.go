@@ -80,7 +80,8 @@ type Handler struct {
 // uses are the requests of /v1 that the page makes, and that are made in its name. Those that need a session to be open here would open it,
 // and so take it from the server that should get it next.
 var uses = map[string]struct{ needsOpen, inFrame bool }{
-	"GET /v1/events": {},
+	"GET /v1/events":   {},
+	"GET /v1/sessions": {},
 	"GET /v1/sessions/{session_id}/runs/{run_id}":               {},
 	"GET /v1/sessions/{session_id}/runs/{run_id}/displays/{at}": {},
 	"GET /v1/sessions/{session_id}/files":                       {needsOpen: true},
@@ -149,7 +150,7 @@ func (h *Handler) questions(w http.ResponseWriter, r *http.Request) Questions {
 func (h *Handler) listQuestions(w http.ResponseWriter, r *http.Request) {
 	if q := h.questions(w, r); q != nil {
 		open, _ := q.Waiting()
-		web.JSON(w, http.StatusOK, map[string]any{"questions": append([]ask.Open{}, open...)})
+		web.JSON(w, r, http.StatusOK, map[string]any{"questions": append([]ask.Open{}, open...)})
 	}
 }
 
@@ -170,7 +171,7 @@ func (h *Handler) answerQuestion(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.o.Logger.Info("answered on the page", "answer", string(said.Answer))
-	web.JSON(w, http.StatusOK, map[string]any{})
+	web.JSON(w, r, http.StatusOK, map[string]any{})
 }
 
 // ask lets the API answer a request, for as long as its login lasts.
@@ -185,7 +186,7 @@ func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
 	if needsOpen {
 		if err := api.CheckOpen(r.Context(), r.PathValue("session_id")); err != nil {
 			f := fault.From(err)
-			web.JSON(w, web.StatusOf(err), map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint})
+			web.JSON(w, r, web.StatusOf(err), map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint})
 			return
 		}
 	}

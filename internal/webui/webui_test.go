@@ -19,10 +19,12 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -73,8 +75,7 @@ func serve(t *testing.T, o Options) *served {
 // open serves the page as the program does, behind what guards it, and returns its address.
 func (s *served) open() string {
 	s.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(s.t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(s.t)
 	server := httpserver.New(httpserver.Options{Open: map[string]http.Handler{"/{$}": s.Handler, Prefix: s.Handler}, Logger: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)
@@ -98,8 +99,7 @@ func (s *served) otherServer(engine engine.Engine) *sandbox.Manager {
 // begin starts code.
 func (s *served) begin(manager *sandbox.Manager, session, code string) *sandbox.Run {
 	s.t.Helper()
-	run, err := manager.Run(sandbox.RunOptions{SessionID: session, Language: sandbox.Python, Code: code})
-	must.OK(s.t, err)
+	run := must.Get(manager.Run(sandbox.RunOptions{SessionID: session, Language: sandbox.Python, Code: code}))(s.t)
 	return run
 }
 
@@ -121,16 +121,13 @@ type answer struct {
 
 func (s *served) do(method, path, body string, headers ...string) answer {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
-	must.OK(s.t, err)
+	r := must.Get(http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body)))(s.t)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := s.client.Do(r)
-	must.OK(s.t, err)
+	response := must.Get(s.client.Do(r))(s.t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	must.OK(s.t, err)
+	text := must.Get(io.ReadAll(response.Body))(s.t)
 	return answer{response.StatusCode, response.Header, string(text)}
 }
 
@@ -165,30 +162,25 @@ func (s *served) isClosedToAll() {
 	s.t.Helper()
 	for _, one := range everything {
 		method, what, _ := strings.Cut(one, " ")
-		if a := s.do(method, Prefix+what, "{}", ownHeader, "1"); a.status != http.StatusUnauthorized {
-			s.t.Errorf("%s: %+v", one, a)
-		}
+		a := s.do(method, Prefix+what, "{}", ownHeader, "1")
+		should.Hold(s.t, a.status == http.StatusUnauthorized, "%s: %+v", one, a)
 	}
-	if a := s.do(http.MethodGet, "/", ""); a.status != http.StatusOK || strings.Contains(a.body, "app.js") {
-		s.t.Errorf("the page is there: %+v", a)
-	}
+	a := s.do(http.MethodGet, "/", "")
+	should.Hold(s.t, a.status == http.StatusOK && !strings.Contains(a.body, "app.js"), "the page is there: %+v", a)
 }
 
 func TestTheTokenLetsInOnce(t *testing.T) {
 	s := serve(t, Options{Token: token})
 	s.isClosedToAll()
 	for name, given := range map[string]string{"none": "", "another": "b-token-that-nobody-guesses", "a part": token[:20], "a long one": strings.Repeat("x", 1<<20)} {
-		if a := s.login(given); a.status != http.StatusForbidden || a.header.Get("Set-Cookie") != "" {
-			t.Errorf("%s: %+v", name, a)
-		}
+		a := s.login(given)
+		should.Hold(t, a.status == http.StatusForbidden && a.header.Get("Set-Cookie") == "", "%s: %+v", name, a)
 	}
 	s.isClosedToAll()
 
 	a := s.login(token + "\n")
 	cookie, err := http.ParseSetCookie(a.header.Get("Set-Cookie"))
-	if a.status != http.StatusOK || err != nil {
-		t.Fatalf("%+v, %v", a, err)
-	}
+	must.Hold(t, a.status == http.StatusOK && err == nil, "%+v, %v", a, err)
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.MaxAge != 0 || !cookie.Expires.IsZero() || cookie.Secure || strings.Contains(cookie.Value, token) {
 		t.Errorf("the cookie is %v", cookie)
 	}
@@ -210,14 +202,12 @@ func (name knows) Authenticate(*http.Request) (principal.Principal, error) {
 func TestThePageSaysWhoseItIs(t *testing.T) {
 	s := serve(t, Options{Token: token, Authenticate: knows("<b>bob")})
 	s.login("bob's token")
-	if a := s.do(http.MethodGet, "/", ""); a.status != http.StatusOK || !strings.Contains(a.body, "<h1>Code sandbox of &lt;b&gt;bob</h1>") {
-		t.Errorf("%+v", a)
-	}
+	a := s.do(http.MethodGet, "/", "")
+	should.Hold(t, a.status == http.StatusOK && strings.Contains(a.body, "<h1>Code sandbox of &lt;b&gt;bob</h1>"), "%+v", a)
 	s = serve(t, Options{Token: token})
 	s.login(token)
-	if a := s.do(http.MethodGet, "/", ""); !strings.Contains(a.body, "<h1>Code sandbox</h1>") {
-		t.Errorf("%+v", a)
-	}
+	a = s.do(http.MethodGet, "/", "")
+	should.Hold(t, strings.Contains(a.body, "<h1>Code sandbox</h1>"), "%+v", a)
 }
 
 func TestTheCookieIsSecureWhereThePageIs(t *testing.T) {
@@ -226,36 +216,29 @@ func TestTheCookieIsSecureWhereThePageIs(t *testing.T) {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	if cookie, err := http.ParseSetCookie(w.Header().Get("Set-Cookie")); err != nil || !cookie.Secure {
-		t.Errorf("%v, %v", cookie, err)
-	}
+	cookie, err := http.ParseSetCookie(w.Header().Get("Set-Cookie"))
+	should.Hold(t, err == nil && cookie.Secure, "%v, %v", cookie, err)
 }
 
 func TestALinkLetsInOnce(t *testing.T) {
 	s := serve(t, Options{})
 	link := s.Link()
-	if a := s.do(http.MethodHead, link, ""); a.status != http.StatusOK || a.header.Get("Set-Cookie") != "" {
-		t.Errorf("a look at it: %+v", a)
-	}
+	a := s.do(http.MethodHead, link, "")
+	should.Hold(t, a.status == http.StatusOK && a.header.Get("Set-Cookie") == "", "a look at it: %+v", a)
 	for name, bad := range map[string]string{"none": Prefix + "enter", "another": link + "x"} {
-		if a := s.do(http.MethodGet, bad, ""); a.status != http.StatusForbidden || a.header.Get("Set-Cookie") != "" {
-			t.Errorf("%s: %+v", name, a)
-		}
+		a := s.do(http.MethodGet, bad, "")
+		should.Hold(t, a.status == http.StatusForbidden && a.header.Get("Set-Cookie") == "", "%s: %+v", name, a)
 	}
-	if a := s.login(""); a.status != http.StatusForbidden {
-		t.Errorf("the form, where there is no token: %+v", a)
-	}
+	a = s.login("")
+	should.Hold(t, a.status == http.StatusForbidden, "the form, where there is no token: %+v", a)
 	s.isClosedToAll()
-	if a := s.do(http.MethodGet, link, ""); a.status != http.StatusOK {
-		t.Errorf("got %+v", a)
-	}
-	if a := s.get("v1/sessions/none/runs/x"); a.status != http.StatusNotFound {
-		t.Errorf("whom the link let in: %+v", a)
-	}
+	a = s.do(http.MethodGet, link, "")
+	should.Hold(t, a.status == http.StatusOK, "got %+v", a)
+	a = s.get("v1/sessions/none/runs/x")
+	should.Hold(t, a.status == http.StatusNotFound, "whom the link let in: %+v", a)
 	s.client.Jar, _ = cookiejar.New(nil)
-	if a := s.do(http.MethodGet, link, ""); a.status != http.StatusForbidden {
-		t.Errorf("the second time: %+v", a)
-	}
+	a = s.do(http.MethodGet, link, "")
+	should.Hold(t, a.status == http.StatusForbidden, "the second time: %+v", a)
 	s.isClosedToAll()
 }
 
@@ -267,13 +250,11 @@ func TestALoginIsKnownWithoutItsRequest(t *testing.T) {
 	r.AddCookie(&http.Cookie{Name: cookieName(r), Value: key})
 	isGood := v.login(r)
 	r.Header = nil
-	if _, good := isGood(); !good {
-		t.Error("it is not good")
-	}
+	_, good := isGood()
+	should.Hold(t, good, "it is not good")
 	v.logins.take(key)
-	if _, good := isGood(); good {
-		t.Error("it is good after the end")
-	}
+	_, good = isGood()
+	should.Hold(t, !good, "it is good after the end")
 }
 
 // authenticate is an Authenticator.
@@ -368,9 +349,8 @@ func TestKeysAreBounded(t *testing.T) {
 		t.Errorf("%d keys, the oldest good: %v, another's: %v", len(k.good), has(first), has(other))
 	}
 	late := k.add(in(-time.Second, ""))
-	if _, good := k.take(late); has(late) || good {
-		t.Error("one that has expired is good")
-	}
+	_, good := k.take(late)
+	should.Hold(t, !has(late) && !good, "one that has expired is good")
 }
 
 func TestOtherPagesGetAndDoNothing(t *testing.T) {
@@ -384,16 +364,14 @@ func TestOtherPagesGetAndDoNothing(t *testing.T) {
 		"a form":                                  {"Content-Type", "text/plain", "Origin", s.url},
 		"a program that does not send the header": {"Content-Type", "application/json"},
 	} {
-		if a := s.do(http.MethodDelete, Prefix+"v1/sessions/mine", "", headers...); a.status != http.StatusForbidden {
-			t.Errorf("%s: %+v", name, a)
-		}
+		a := s.do(http.MethodDelete, Prefix+"v1/sessions/mine", "", headers...)
+		should.Hold(t, a.status == http.StatusForbidden, "%s: %+v", name, a)
 	}
 	for _, site := range []string{"cross-site", "same-site"} {
 		for _, one := range everything {
 			if method, what, _ := strings.Cut(one, " "); method == http.MethodGet {
-				if a := s.do(method, Prefix+what, "", "Sec-Fetch-Site", site); a.status != http.StatusForbidden {
-					t.Errorf("%s from %s: %+v", one, site, a)
-				}
+				a := s.do(method, Prefix+what, "", "Sec-Fetch-Site", site)
+				should.Hold(t, a.status == http.StatusForbidden, "%s from %s: %+v", one, site, a)
 			}
 		}
 	}
@@ -402,24 +380,19 @@ func TestOtherPagesGetAndDoNothing(t *testing.T) {
 		"script": 403, "style": 403, "worker": 403, "sharedworker": 403, "serviceworker": 403, "audioworklet": 403, "json": 403, "font": 403,
 		"object": 403, "embed": 403, "frame": 403, "xslt": 403, "manifest": 403, "empty": 404, "image": 404, "document": 404, "iframe": 404,
 	} {
-		if a := s.do(http.MethodGet, Prefix+"v1/sessions/mine/files/x", "", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Dest", dest); a.status != status {
-			t.Errorf("a %s: %+v", dest, a)
-		}
+		a := s.do(http.MethodGet, Prefix+"v1/sessions/mine/files/x", "", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Dest", dest)
+		should.Hold(t, a.status == status, "a %s: %+v", dest, a)
 	}
-	if a := s.do(http.MethodGet, Prefix+"v1/runs/x/cancel", ""); a.status != http.StatusMethodNotAllowed {
-		t.Errorf("a link: %+v", a)
-	}
-	if !s.isOpen("mine") {
-		t.Fatal("the session was closed")
-	}
+	a := s.do(http.MethodGet, Prefix+"v1/runs/x/cancel", "")
+	should.Hold(t, a.status == http.StatusMethodNotAllowed, "a link: %+v", a)
+	must.Hold(t, s.isOpen("mine"), "the session was closed")
 	for bad, status := range map[string]int{"session=mine": http.StatusBadRequest, strings.Repeat(" ", 1<<20): http.StatusRequestEntityTooLarge} {
-		if a := s.do(http.MethodPost, Prefix+"v1/runs/x/cancel", bad, ownHeader, "1"); a.status != status {
-			t.Errorf("%.20q: %+v", bad, a)
-		}
+		a := s.do(http.MethodPost, Prefix+"v1/runs/x/cancel", bad, ownHeader, "1")
+		should.Hold(t, a.status == status, "%.20q: %+v", bad, a)
 	}
 	// Its login is for what it shows, and for no more of the interface.
 	for _, other := range []string{
-		"GET v1/sessions", "POST v1/sessions", "GET v1/sessions/mine", "POST v1/sessions/mine/runs", "GET v1/sessions/mine/runs", "PUT v1/sessions/mine/files/x", "POST v1/sessions/mine/files",
+		"POST v1/sessions", "GET v1/sessions/mine", "POST v1/sessions/mine/runs", "GET v1/sessions/mine/runs", "PUT v1/sessions/mine/files/x", "POST v1/sessions/mine/files",
 		"GET v1/runs/x", "GET v1/sessions/mine/packages", "POST v1/sessions/mine/packages", "GET v1/sql", "GET v1/openapi.json", "POST execute", "GET v1/events/../sessions", "GET v1/sessions/mine%2fruns",
 	} {
 		method, what, _ := strings.Cut(other, " ")
@@ -427,12 +400,10 @@ func TestOtherPagesGetAndDoNothing(t *testing.T) {
 			t.Errorf("%s: %+v", other, a)
 		}
 	}
-	if a := s.do(http.MethodGet, "/v1/sessions/mine", ""); a.status != http.StatusNotFound {
-		t.Errorf("without the prefix: %+v", a)
-	}
-	if a := s.order(http.MethodDelete, "v1/sessions/mine"); a.status != http.StatusOK || s.isOpen("mine") {
-		t.Errorf("the page itself: %+v", a)
-	}
+	a = s.do(http.MethodGet, "/v1/sessions/mine", "")
+	should.Hold(t, a.status == http.StatusNotFound, "without the prefix: %+v", a)
+	a = s.order(http.MethodDelete, "v1/sessions/mine")
+	should.Hold(t, a.status == http.StatusOK && !s.isOpen("mine"), "the page itself: %+v", a)
 }
 
 // markup is what would do something if it came to be markup.
@@ -482,9 +453,8 @@ func TestHostileTextIsNoMarkup(t *testing.T) {
 		t.Errorf("the figure: %+v", figure)
 	}
 	for _, at := range []string{"1", "2", "-1", "x"} {
-		if a := s.get(of + "/displays/" + at); a.status != http.StatusNotFound {
-			t.Errorf("figure %q: %+v", at, a)
-		}
+		a := s.get(of + "/displays/" + at)
+		should.Hold(t, a.status == http.StatusNotFound, "figure %q: %+v", at, a)
 	}
 	const odd = `<img src=x onerror=hacked=1>.txt`
 	if a := s.get("v1/sessions/mine/files/" + url.PathEscape(odd)); a.status != http.StatusOK || a.body != markup || !strings.HasPrefix(a.header.Get("Content-Security-Policy"), "sandbox; default-src 'none'") {
@@ -498,9 +468,7 @@ func TestEveryAnswerKeepsTheBrowserIn(t *testing.T) {
 		a := s.do(http.MethodGet, path, "")
 		csp := a.header.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
-			if !strings.Contains(csp, part) {
-				t.Errorf("%s: the policy %q lacks %s", path, csp, part)
-			}
+			should.Hold(t, strings.Contains(csp, part), "%s: the policy %q lacks %s", path, csp, part)
 		}
 		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Cache-Control") != "no-store" || a.header.Get("Referrer-Policy") != "same-origin" {
 			t.Errorf("%s: %v", path, a.header)
@@ -516,17 +484,15 @@ func (s *served) listen(session string) (next func(kind string, wanted func(data
 	s.t.Helper()
 	r, _ := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+Prefix+"v1/events?session_id="+url.QueryEscape(session), nil)
 	response, err := s.client.Do(r)
-	if err != nil || response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
-		s.t.Fatalf("%+v, %v", response, err)
-	}
+	must.Hold(s.t, err == nil && response.StatusCode == http.StatusOK && response.Header.Get("Content-Type") == "text/event-stream",
+		"%+v, %v", response, err)
 	s.t.Cleanup(func() { _ = response.Body.Close() })
 	lines := bufio.NewReader(response.Body)
 	return func(kind string, wanted func(string) bool) string {
 		s.t.Helper()
 		event := ""
 		for {
-			line, err := lines.ReadString('\n')
-			must.OK(s.t, err, "waiting for %s", kind)
+			line := must.Get(lines.ReadString('\n'))(s.t, "waiting for %s", kind)
 			if name, is := strings.CutPrefix(line, "event: "); is {
 				event = strings.TrimSpace(name)
 			}
@@ -556,26 +522,21 @@ func TestAStreamTellsWhatIsNew(t *testing.T) {
 	run := s.begin(s.manager, "mine", "import time\nprint('so ' + 'far', flush=True)\ntime.sleep(600)")
 	next("runs", with(`"total":2`, run.ID, `"status":"running"`))
 	next("live", with(run.ID, "so far"))
-	if a := s.get("v1/sessions/mine/runs/" + run.ID); !with("so far", `"status":"running"`)(a.body) {
-		t.Errorf("the run meanwhile: %+v", a)
-	}
+	a := s.get("v1/sessions/mine/runs/" + run.ID)
+	should.Hold(t, with("so far", `"status":"running"`)(a.body), "the run meanwhile: %+v", a)
 	s.network.Add(netlog.Entry{Session: "mine", Kind: "proxy", Host: "refused.example", Rule: "not allowed"})
 	next("network", with(`"total":1`, "refused.example"))
 
-	if a := s.order(http.MethodPost, "v1/runs/run-none/cancel"); a.status != http.StatusNotFound {
-		t.Errorf("cancelled a run that is not there: %+v", a)
-	}
-	if a := s.order(http.MethodPost, "v1/runs/"+run.ID+"/cancel"); a.status != http.StatusOK {
-		t.Errorf("cancel: %+v", a)
-	}
+	a = s.order(http.MethodPost, "v1/runs/run-none/cancel")
+	should.Hold(t, a.status == http.StatusNotFound, "cancelled a run that is not there: %+v", a)
+	a = s.order(http.MethodPost, "v1/runs/"+run.ID+"/cancel")
+	should.Hold(t, a.status == http.StatusOK, "cancel: %+v", a)
 	next("runs", with(run.ID, `"status":"cancelled"`))
-	if a := s.order(http.MethodDelete, "v1/sessions/mine"); a.status != http.StatusOK {
-		t.Errorf("close: %+v", a)
-	}
+	a = s.order(http.MethodDelete, "v1/sessions/mine")
+	should.Hold(t, a.status == http.StatusOK, "close: %+v", a)
 	next("sessions", func(data string) bool { return !strings.Contains(data, "mine") })
-	if !with("run="+run.ID, "session=mine", "/cancel", "DELETE")(log.String()) || strings.Contains(log.String(), "GET") {
-		t.Errorf("logged: %s", log.String())
-	}
+	should.Hold(t, with("run="+run.ID, "session=mine", "/cancel", "DELETE")(log.String()) && !strings.Contains(log.String(), "GET"),
+		"logged: %s", log.String())
 }
 
 func TestAStreamEndsWithTheServerAndTheLogin(t *testing.T) {
@@ -585,9 +546,7 @@ func TestAStreamEndsWithTheServerAndTheLogin(t *testing.T) {
 		s.login(token)
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+Prefix+"v1/events", nil)
 		response, err := s.client.Do(r)
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Fatalf("%d: %+v, %v", at, response, err)
-		}
+		must.Hold(t, err == nil && response.StatusCode == http.StatusOK, "%d: %+v, %v", at, response, err)
 		over()
 		should.OK(t, should.ErrOf(io.Copy(io.Discard, response.Body)), "%d", at)
 		_ = response.Body.Close()
@@ -610,21 +569,119 @@ func TestSessionsOfOtherServers(t *testing.T) {
 		"files": s.get("v1/sessions/theirs/files"), "a file": s.get("v1/sessions/theirs/files/x"), "close": s.order(http.MethodDelete, "v1/sessions/theirs"),
 		"cancel": s.order(http.MethodPost, "v1/runs/"+going.ID+"/cancel"),
 	} {
-		if a.status != http.StatusConflict || !strings.Contains(a.body, "session_busy") {
-			t.Errorf("%s: %+v", name, a)
-		}
+		should.Hold(t, a.status == http.StatusConflict && strings.Contains(a.body, "session_busy"), "%s: %+v", name, a)
 	}
 	going.Interrupt()
 	next("runs", with(going.ID, `"status":"cancelled"`))
 	other.Close(t.Context())
 	next("sessions", with(`"session_id":"theirs"`, `"owner":"none"`))
 	for _, what := range []string{"v1/sessions/theirs/files", "v1/sessions/theirs/files/x"} {
-		if a := s.get(what); a.status != http.StatusConflict || s.isOpen("theirs") {
-			t.Errorf("looking at it opens it: %+v", a)
+		a := s.get(what)
+		should.Hold(t, a.status == http.StatusConflict && !s.isOpen("theirs"), "looking at it opens it: %+v", a)
+	}
+	a := s.order(http.MethodDelete, "v1/sessions/theirs")
+	should.Hold(t, a.status == http.StatusOK, "one that nobody has open: %+v", a)
+	next("sessions", func(data string) bool { return !strings.Contains(data, "theirs") })
+}
+
+// asked has somebody's code ask, and returns the answer when there is one.
+func asked(t *testing.T, d *ask.Desk, host string) <-chan ask.Answer {
+	t.Helper()
+	answered := make(chan ask.Answer, 1)
+	_, changed := d.Waiting()
+	go func() {
+		answer, _ := d.Ask(t.Context(), ask.Question{Session: "mine", Run: "r", Host: host, How: "GET /" + markup})
+		answered <- answer
+	}()
+	<-changed
+	return answered
+}
+
+func deskOf(name string, d *ask.Desk) func(principal.Principal) Questions {
+	return func(p principal.Principal) Questions {
+		if p.Name == name {
+			return d
+		}
+		return nil
+	}
+}
+
+func TestCodeAsksOnThePage(t *testing.T) {
+	d := ask.New(ask.Options{})
+	s := serve(t, Options{Token: token, Questions: deskOf("", d)})
+	answered := asked(t, d, "a.example:443")
+	for method, what := range map[string]string{http.MethodGet: "questions", http.MethodPost: "questions/x"} {
+		a := s.do(method, Prefix+what, `{"answer":"once"}`, ownHeader, "1")
+		should.Hold(t, a.status == http.StatusUnauthorized, "nobody is let in to %s: %+v", what, a)
+	}
+	s.login(token)
+	var list struct {
+		Questions []struct {
+			ID       string
+			Question map[string]string
+			Answers  []string
 		}
 	}
-	if a := s.order(http.MethodDelete, "v1/sessions/theirs"); a.status != http.StatusOK {
-		t.Errorf("one that nobody has open: %+v", a)
+	a := s.get("questions")
+	must.Hold(t, json.Unmarshal([]byte(a.body), &list) == nil && len(list.Questions) == 1, "%+v", a)
+	q := list.Questions[0]
+	if q.Question["host"] != "a.example:443" || q.Question["session_id"] != "mine" || !strings.Contains(q.Question["allowed"], "everything can be sent to this host") || len(q.Answers) != 3 {
+		t.Errorf("%+v", q)
 	}
-	next("sessions", func(data string) bool { return !strings.Contains(data, "theirs") })
+	path := Prefix + "questions/" + q.ID
+	for name, one := range map[string]struct {
+		body    string
+		headers []string
+		status  int
+	}{
+		"a form of another page":     {`{"answer":"once"}`, []string{"Origin", "https://evil.example", ownHeader, "1"}, http.StatusForbidden},
+		"a form":                     {`{"answer":"once"}`, []string{"Origin", s.url}, http.StatusForbidden},
+		"a page that another embeds": {`{"answer":"once"}`, []string{"Sec-Fetch-Site", "cross-site", ownHeader, "1"}, http.StatusForbidden},
+		"no answer":                  {`once`, []string{"Origin", s.url, ownHeader, "1"}, http.StatusBadRequest},
+		"one that is none":           {`{"answer":"perhaps"}`, []string{"Origin", s.url, ownHeader, "1"}, http.StatusConflict},
+		"one that is not offered":    {`{"answer":"always"}`, []string{"Origin", s.url, ownHeader, "1"}, http.StatusConflict},
+	} {
+		a := s.do(http.MethodPost, path, one.body, one.headers...)
+		should.Hold(t, a.status == one.status, "%s: %+v", name, a)
+	}
+	a = s.do(http.MethodPost, path, `{"answer":"once"}`, "Origin", s.url, ownHeader, "1")
+	should.Hold(t, a.status == http.StatusOK, "%+v", a)
+	should.Equal(t, <-answered, ask.Once, "it was answered with")
+	a = s.do(http.MethodPost, path, `{"answer":"deny"}`, "Origin", s.url, ownHeader, "1")
+	should.Hold(t, a.status == http.StatusConflict, "answered again: %+v", a)
+}
+
+func TestNothingIsAskedOfAnother(t *testing.T) {
+	d := ask.New(ask.Options{})
+	s := serve(t, Options{Token: token, Questions: deskOf("alice", d)})
+	asked(t, d, "a.example:443")
+	s.login(token)
+	open, _ := d.Waiting()
+	a := s.get("questions")
+	should.Hold(t, a.status == http.StatusNotFound && !strings.Contains(a.body, "a.example"), "%+v", a)
+	a = s.do(http.MethodPost, Prefix+"questions/"+open[0].ID, `{"answer":"once"}`, "Origin", s.url, ownHeader, "1")
+	should.Hold(t, a.status == http.StatusNotFound, "%+v", a)
+	if open, _ := d.Waiting(); len(open) != 1 {
+		t.Error("it was answered")
+	}
+}
+
+func TestAPersonAnswersInChromium(t *testing.T) {
+	p := browser.Open(t)
+	d := ask.New(ask.Options{Code: func(string, string, string) string { return "line 1: " + markup }})
+	s := serve(t, Options{Questions: deskOf("", d)})
+	p.Call("Page.navigate", map[string]any{"url": s.url + s.Link()}, nil)
+	p.Await("document.querySelector('#questions')?.hidden === true")
+	answered := asked(t, d, "a.example:443")
+	p.Await("document.querySelector('#questions').hidden === false && document.title.startsWith('Code asks')")
+	p.Await("document.querySelector('#questions li').innerText.includes('a.example:443') && document.querySelector('#questions li').innerText.includes('onerror')")
+	p.Await("document.querySelector('#questions li').innerText.includes('everything can be sent to this host')")
+	should.Equal(t, p.See("document.querySelectorAll('#questions script, #questions b, #questions img, #questions [onerror]').length"), 0.0, "elements are of the sandbox")
+	p.Await("[...document.querySelectorAll('#questions button')].every(b => !b.disabled)")
+	p.TabTo("e.textContent === 'Allow for this session'")
+	p.Press("Enter")
+	should.Equal(t, <-answered, ask.ForSession, "it was answered with")
+	p.Await("document.querySelector('#questions').hidden")
+	answer, err := d.Ask(context.Background(), ask.Question{Session: "mine", Run: "r2", Host: "a.example:443"})
+	should.Hold(t, answer == ask.ForSession && err == nil, "in the session: %v, %v", answer, err)
 }

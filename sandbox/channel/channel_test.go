@@ -3,11 +3,15 @@ package channel
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -15,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/net/nettest"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
@@ -100,9 +106,7 @@ func TestControlMessagesSurviveTheWay(t *testing.T) {
 	sent := []string{"", "{}", "line\nbreak \x00 \xff é", string(random(maxControl))}
 	for _, message := range sent {
 		must.OK(t, server.Send([]byte(message)))
-		if came := <-got; came != message {
-			t.Errorf("%.20q came as %.20q", message, came)
-		}
+		should.Equal(t, <-got, message)
 	}
 	// Those of many senders stay whole, also beside streams.
 	back, _ := receiving(server)
@@ -115,9 +119,8 @@ func TestControlMessagesSurviveTheWay(t *testing.T) {
 		})
 	}
 	for range 400 {
-		if m := <-back; strings.Trim(m, m[:1]) != "" || len(m) != 1000+int(m[0]-'a') {
-			t.Fatalf("a message came as %.20q, %d bytes", m, len(m))
-		}
+		m := <-back
+		must.Hold(t, strings.Trim(m, m[:1]) == "" && len(m) == 1000+int(m[0]-'a'), "a message came as %.20q, %d bytes", m, len(m))
 	}
 	senders.Wait()
 }
@@ -139,12 +142,10 @@ func TestStreamsOfBothEndsCarryEveryByte(t *testing.T) {
 				sent := random(1<<20 + i)
 				go func() { _, _ = stream.Write(sent) }()
 				got := make([]byte, len(sent))
-				if _, err := io.ReadFull(stream, got); err != nil || !bytes.Equal(got, sent) {
-					t.Errorf("%s: what came back is not what was sent: %v", name, err)
-				}
+				_, err = io.ReadFull(stream, got)
+				should.Hold(t, err == nil && bytes.Equal(got, sent), "%s: what came back is not what was sent: %v", name, err)
 			})
-			echo, err := c[1].Accept()
-			must.OK(t, err)
+			echo := must.Get(c[1].Accept())(t)
 			go func() {
 				_, _ = io.Copy(echo, echo)
 				_ = echo.Close()
@@ -185,9 +186,8 @@ func TestFramesThatAreRefused(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, hostile.Reader) }()
 			_, ended := receiving(server)
 			for _, b := range test.sent {
-				if _, err := hostile.Write(b); err != nil && errors.Is(test.want, io.EOF) {
-					t.Error(err)
-				}
+				_, err := hostile.Write(b)
+				should.Hold(t, err == nil || !errors.Is(test.want, io.EOF), "%v", err)
 			}
 			_ = hostile.Close()
 			should.Be(t, <-ended, test.want, "it ended with")
@@ -261,9 +261,8 @@ func TestFloodsAreBounded(t *testing.T) {
 			if test.then == waits { // until the server closes
 				go func() {
 					server.pipe.waitsForRoom()
-					if used := heap() - before; used > most {
-						t.Errorf("it takes %d MiB", used>>20)
-					}
+					used := heap() - before
+					should.Hold(t, used <= most, "it takes %d MiB", used>>20)
 					_ = server.Close()
 				}()
 			}
@@ -285,14 +284,11 @@ func TestFloodsAreBounded(t *testing.T) {
 			if err == nil {
 				_, _ = hostile.Write(frame('c', []byte("after"))) // who has ended the connection does not take it
 			}
-			if used := heap() - before; used > most {
-				t.Errorf("it takes %d MiB", used>>20)
-			}
+			used := heap() - before
+			should.Hold(t, used <= most, "it takes %d MiB", used>>20)
 			select {
 			case m := <-got:
-				if m != "after" || test.then == ends {
-					t.Errorf("the connection goes on with %q", m)
-				}
+				should.Hold(t, m == "after" && test.then != ends, "the connection goes on with %q", m)
 			case err := <-ended:
 				if test.then == waits && errors.Is(err, net.ErrClosed) {
 					return
@@ -312,8 +308,7 @@ func TestStreamsThatTheServerAloneHasClosedAreBounded(t *testing.T) {
 	_, ended := receiving(server)
 	for i := range uint32(maxStreams) {
 		must.OK(t, should.ErrOf(hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*i+2, 0)))))
-		stream, err := server.Accept()
-		must.OK(t, err, "stream %d", i)
+		stream := must.Get(server.Accept())(t, "stream %d", i)
 		_ = stream.Close()
 	}
 	must.OK(t, should.ErrOf(hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*maxStreams+2, 0)))))
@@ -336,14 +331,12 @@ func TestStreamsThatAreNotAcceptedYetWait(t *testing.T) {
 			}
 			defer stream.Close()
 			should.OK(t, should.ErrOf(stream.Write([]byte("x"))))
-			if got, err := io.ReadAll(stream); err != nil || string(got) != "x" {
-				t.Errorf("%q came, %v", got, err)
-			}
+			got, err := io.ReadAll(stream)
+			should.Hold(t, err == nil && string(got) == "x", "%q came, %v", got, err)
 		})
 	}
 	for range 5 * maxBacklog {
-		stream, err := server.Accept()
-		must.OK(t, err)
+		stream := must.Get(server.Accept())(t)
 		all.Go(func() {
 			_, _ = io.CopyN(stream, stream, 1)
 			_ = stream.Close()
@@ -378,9 +371,7 @@ func TestStreamDataWaitsForAMultiplexerThatIsLate(t *testing.T) {
 	}()
 	p.waitsForRoom()
 	got, err := io.ReadAll(p)
-	if len(filled) > 0 || err != nil || !bytes.Equal(got, sent) {
-		t.Errorf("%d bytes of %d came, %v", len(got), len(sent), err)
-	}
+	should.Hold(t, len(filled) == 0 && err == nil && bytes.Equal(got, sent), "%d bytes of %d came, %v", len(got), len(sent), err)
 }
 
 // noting tells what is being written to it.
@@ -418,9 +409,8 @@ func TestAControlMessageDoesNotWaitForBulk(t *testing.T) {
 		head := make([]byte, headBytes)
 		_, err := io.ReadFull(other, head)
 		body = make([]byte, binary.BigEndian.Uint32(head))
-		if _, err2 := io.ReadFull(other, body); errors.Join(err, err2) != nil {
-			t.Fatal(err, err2)
-		}
+		_, err2 := io.ReadFull(other, body)
+		must.Hold(t, errors.Join(err, err2) == nil, "%v %v", err, err2)
 		return head[4], body
 	}
 	for large := 0; large < 4; { // until all have been opened, and send
@@ -441,13 +431,10 @@ func TestAControlMessageDoesNotWaitForBulk(t *testing.T) {
 		for ; kind != kindControl; kind, body = next() {
 			bulk += len(body)
 		}
-		if most = max(most, bulk); string(body) != message || bulk > 64<<10 {
-			t.Errorf("%q came as %q behind %d bytes", message, body, bulk)
-		}
+		most = max(most, bulk)
+		should.Hold(t, string(body) == message && bulk <= 64<<10, "%q came as %q behind %d bytes", message, body, bulk)
 	}
-	if most < 10_000 {
-		t.Errorf("no stream had much to send: %d bytes", most)
-	}
+	should.Hold(t, most >= 10_000, "no stream had much to send: %d bytes", most)
 }
 
 // Where one stream is not read, those beside it and control messages go on.
@@ -465,26 +452,20 @@ func TestAStreamThatIsNotReadHoldsUpNoOther(t *testing.T) {
 		full <- err
 	}()
 	for i := range 20 {
-		stream, err := supervisor.Open()
-		must.OK(t, err)
+		stream := must.Get(supervisor.Open())(t)
 		go func() {
 			_, _ = stream.Write(make([]byte, 1<<20))
 			_ = stream.Close()
 		}()
-		other, err := server.Accept()
-		must.OK(t, err)
-		if n, err := io.Copy(io.Discard, other); n != 1<<20 || err != nil {
-			t.Errorf("%d bytes came, %v", n, err)
-		}
+		other := must.Get(server.Accept())(t)
+		should.Give(io.Copy(io.Discard, other))(t, 1<<20)
 		_ = other.Close()
-		if err := supervisor.Send([]byte(fmt.Sprint(i))); err != nil || <-got != fmt.Sprint(i) {
-			t.Errorf("message %d: %v", i, err)
-		}
+		err = supervisor.Send([]byte(fmt.Sprint(i)))
+		should.Hold(t, err == nil && <-got == fmt.Sprint(i), "message %d: %v", i, err)
 	}
 	var timeout net.Error
-	if err := <-full; !errors.As(err, &timeout) || !timeout.Timeout() {
-		t.Errorf("the one that is not read: %v", err)
-	}
+	err = <-full
+	should.Hold(t, errors.As(err, &timeout) && timeout.Timeout(), "the one that is not read: %v", err)
 }
 
 func TestCloseEndsEverything(t *testing.T) {
@@ -512,13 +493,11 @@ func TestCloseEndsEverything(t *testing.T) {
 	for range waiting {
 		names = append(names, <-failed)
 	}
-	if slices.Sort(names); !slices.Equal(names, []string{"accept", "read", "write"}) {
-		t.Errorf("ended are %q", names)
-	}
+	slices.Sort(names)
+	should.Hold(t, slices.Equal(names, []string{"accept", "read", "write"}), "ended are %q", names)
 	should.Be(t, server.Send(nil), net.ErrClosed, "a message")
-	if _, err := server.Open(); err == nil {
-		t.Error("a stream was opened")
-	}
+	_, err = server.Open()
+	should.Hold(t, err != nil, "a stream was opened")
 	should.Be(t, <-ended, io.EOF, "the other end hears")
 }
 
@@ -531,9 +510,8 @@ func TestCloseEndsWhoeverSends(t *testing.T) {
 	}
 	_ = server.Close()
 	for range 3 {
-		if err := <-failed; err == nil {
-			t.Error("it was sent")
-		}
+		err := <-failed
+		should.Hold(t, err != nil, "it was sent")
 	}
 }
 
@@ -556,9 +534,70 @@ func FuzzReceive(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if left -= headBytes + len(message); len(message) > most || left < 0 {
-				t.Fatalf("a message of %d bytes", len(message))
-			}
+			left -= headBytes + len(message)
+			must.Hold(t, len(message) <= most && left >= 0, "a message of %d bytes", len(message))
 		}
 	})
+}
+
+// streams are both ends of one.
+func streams(t testing.TB) (one, other net.Conn) {
+	server, supervisor := pair(t)
+	receiving(server)
+	receiving(supervisor)
+	one, err := supervisor.Open()
+	must.OK(t, err)
+	other, err = server.Accept()
+	must.OK(t, err)
+	return one, other
+}
+
+func TestAStreamIsANetConn(t *testing.T) {
+	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
+		one, other := streams(t)
+		return one, other, func() { _, _ = one.Close(), other.Close() }, nil
+	})
+}
+
+// Package net/http ends reads by deadlines and reads on later, by TLS as well, which takes most errors for the end.
+func TestADeadlineIsNotTheEndOfTLS(t *testing.T) {
+	one, other := streams(t)
+	web := httptest.NewUnstartedServer(nil)
+	web.StartTLS()
+	defer web.Close()
+	server := tls.Server(one, web.TLS)
+	trusting := web.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	trusting.ServerName = "example.com"
+	client := tls.Client(other, trusting)
+	go func() { _ = client.Handshake() }()
+	must.OK(t, server.Handshake())
+	read := make(chan error)
+	go func() {
+		_, err := server.Read(make([]byte, 1))
+		read <- err
+	}()
+	_ = server.SetReadDeadline(longAgo)
+	should.Be(t, <-read, os.ErrDeadlineExceeded, "it was read")
+	_ = server.SetReadDeadline(time.Time{})
+	go func() { _, _ = client.Write([]byte("hello")) }()
+	text := make([]byte, 5)
+	_, err := io.ReadFull(server, text)
+	should.Hold(t, err == nil && string(text) == "hello", "%q came, %v", text, err)
+}
+
+// What writes to an end that reads no more ends when that end closes, whether its window is full or not.
+func TestAStreamIsOverWhenEitherEndCloses(t *testing.T) {
+	one, other := streams(t)
+	ended := make(chan error)
+	go func() {
+		_, err := other.Write(make([]byte, 64<<20))
+		ended <- err
+	}()
+	must.OK(t, should.ErrOf(io.ReadFull(one, make([]byte, 100_000))))
+	_ = one.Close()
+	n, err := other.Read(make([]byte, 1))
+	should.Hold(t, n == 0 && errors.Is(err, io.EOF), "read: %d, %v", n, err)
+	should.Be(t, <-ended, net.ErrClosed, "write")
+	n, err = other.Read(make([]byte, 1))
+	should.Hold(t, n == 0 && errors.Is(err, io.EOF), "read once more: %d, %v", n, err)
 }

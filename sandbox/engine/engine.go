@@ -111,7 +111,7 @@ const MountsDir = WorkDir + "/mounts"
 // Files are read-only files for containers, which an engine keeps once for each content.
 type Files struct {
 	Hash string // of all of them, in letters and digits
-	// Read returns them, or fails if Hash is outdated. Several goroutines may call it.
+	// Read returns them, or fails if one has just changed. Several goroutines may call it.
 	Read func() ([]containers.File, error) `json:"-"`
 }
 
@@ -129,6 +129,10 @@ const SkillsDir = "/mnt/skills"
 // WorkDir is the place of the session's volume in every container.
 const WorkDir = "/mnt/data"
 
+// StateDir is the place of what a session keeps of its kernels and files, out of WorkDir: programs that read all files there do not
+// meet it. It lasts as WorkDir does. An engine that cannot have it leaves it out, and it is in WorkDir.
+const StateDir = "/mnt/.state"
+
 // Container is List's description of a container.
 type Container struct {
 	Name    string
@@ -138,17 +142,17 @@ type Container struct {
 	Place   Location
 }
 
-// Location is the machine of a container, on an engine of several machines; the zero value: unknown, or this machine.
-type Location struct{ Pod, Node string }
+// Location is where a container is, on an engine of several machines; the zero value: unknown, or this machine.
+type Location struct {
+	Name string // by which people know it there
+	Node string
+}
 
 func (p Location) String() string {
-	switch {
-	case p.Pod == "":
-		return ""
-	case p.Node == "":
-		return "pod " + p.Pod
+	if p.Node == "" {
+		return p.Name
 	}
-	return "pod " + p.Pod + " on node " + p.Node
+	return p.Name + " on node " + p.Node
 }
 
 // Volume is List's description of a volume.

@@ -454,7 +454,6 @@ func (r *Reader) Close() error {
 	return nil
 }
 
-// otherForms returns the other Unicode forms of a path.
 func otherForms(name string) []string {
 	forms := []string{name, norm.NFC.String(name), norm.NFD.String(name)}
 	slices.Sort(forms)

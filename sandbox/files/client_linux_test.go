@@ -40,6 +40,7 @@ type workFiles struct {
 	t      *testing.T
 	base   string
 	work   string
+	state  string
 	before func() error // on the thread that serves a stream, which ends then; may be nil
 	// placing and versions are the folder's; may be nil.
 	placing  *sync.RWMutex
@@ -49,7 +50,7 @@ type workFiles struct {
 func newWorkFiles(t *testing.T) *workFiles {
 	t.Helper()
 	f := &workFiles{t: t, base: t.TempDir()}
-	f.work = filepath.Join(f.base, "work")
+	f.work, f.state = filepath.Join(f.base, "work"), filepath.Join(f.base, "state")
 	f.check(os.Mkdir(f.work, 0o755))
 	f.Streams = f
 	return f
@@ -57,7 +58,7 @@ func newWorkFiles(t *testing.T) *workFiles {
 
 func (f *workFiles) serve(stream net.Conn) {
 	if request, err := files.Read(stream); err == nil {
-		files.Folder{Path: f.work, Placed: func(...string) {}, Placing: f.placing, Versions: f.versions}.Serve(stream, request)
+		files.Folder{Path: f.work, State: f.state, Placed: func(...string) {}, Placing: f.placing, Versions: f.versions}.Serve(stream, request)
 	}
 }
 
@@ -107,16 +108,12 @@ func (f *workFiles) content(name string) string {
 func (f *workFiles) has(folder string, want ...string) {
 	f.t.Helper()
 	entries, err := os.ReadDir(folder)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		f.t.Fatal(err)
-	}
+	must.Hold(f.t, err == nil || errors.Is(err, fs.ErrNotExist), "%v", err)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Name())
 	}
-	if !slices.Equal(got, want) {
-		f.t.Errorf("%s has %q, want %q", filepath.Base(folder), got, want)
-	}
+	should.Hold(f.t, slices.Equal(got, want), "%s has %q, want %q", filepath.Base(folder), got, want)
 }
 
 func (f *workFiles) hasNoParts() {
@@ -208,9 +205,7 @@ func codeOf(err error) string {
 
 func (f *workFiles) wants(err error, code, of string) {
 	f.t.Helper()
-	if got := codeOf(err); got != code {
-		f.t.Errorf("%.60q: %q (%v), want %q", of, got, err, code)
-	}
+	should.Equal(f.t, codeOf(err), code, "%.60q (%v)", of, err)
 }
 
 // specialFiles makes a fifo, a socket, and links to them and to what is none either.
@@ -246,9 +241,8 @@ func TestAFileComesAndGoes(t *testing.T) {
 	pieces := io.MultiReader(strings.NewReader(content[:7]), strings.NewReader(""), strings.NewReader(content[7:]))
 	file, err := f.Put(t.Context(), Upload{Path: "a/ü/c.bin", Content: pieces})
 	f.check(err)
-	if file.Path != "a/ü/c.bin" || file.SizeBytes != int64(len(content)) || f.content("a/ü/c.bin") != content {
-		t.Errorf("came as %+v", file)
-	}
+	should.Hold(t, file.Path == "a/ü/c.bin" && file.SizeBytes == int64(len(content)) && f.content("a/ü/c.bin") == content,
+		"came as %+v", file)
 	if info, err := os.Stat(f.path("a/ü/c.bin")); err != nil || info.Mode() != 0o644 {
 		t.Errorf("its mode: %v, %v", info, err)
 	}
@@ -278,9 +272,8 @@ func TestAnUploadIsNoOutput(t *testing.T) {
 		f.check(err)
 		began := scanner.Begin()
 		f.write("out.csv", fmt.Sprint(i))
-		if found, total, _ := scanner.Scan(began, 10); total != 1 || found[0].Path != "out.csv" {
-			t.Fatalf("the run has made %v", found)
-		}
+		found := scanner.Scan(began, 10)
+		must.Hold(t, found.Total == 1 && found.Files[0].Path == "out.csv", "the run has made %v", found.Files)
 	}
 }
 
@@ -438,9 +431,7 @@ func TestContentThatDoesNotEndLeavesNothing(t *testing.T) {
 				defer end(nil)
 				_, err := f.Put(ctx, Upload{Path: "d/a", Content: io.MultiReader(
 					bytes.NewReader(make([]byte, 2*filewire.PieceBytes)), then(func() error { return fails(end, only.conn) }))})
-				if !errors.Is(err, broken) && !errors.Is(err, io.ErrUnexpectedEOF) {
-					t.Errorf("told as %v", err)
-				}
+				should.Hold(t, errors.Is(err, broken) || errors.Is(err, io.ErrUnexpectedEOF), "told as %v", err)
 				synctest.Wait() // until the supervisor's end has heard of it
 				f.has(f.work, ".uploads")
 				f.hasNoParts()
@@ -522,9 +513,7 @@ func (f *workFiles) followLinks() {
 	}
 	for _, path := range []string{"1", "2", "3", "4/a", "d/up", "root/root/4/up"} {
 		text, _, err := f.read(path, ReadOptions{Limit: -1})
-		if text != "inside" {
-			t.Errorf("%s is %q, %v", path, text, err)
-		}
+		should.Hold(t, text == "inside", "%s is %q, %v", path, text, err)
 	}
 	for path, code := range map[string]string{
 		"o1": "invalid_path", "o2": "invalid_path", "o3": "invalid_path", "o4/work-secret": "invalid_path", "o5": "invalid_path", "o5/x": "invalid_path",
@@ -582,9 +571,7 @@ func TestWhatSwingsNeverLeadsOut(t *testing.T) {
 	f.swinging("at", func() {
 		for i := range 300 {
 			text, _, err := f.read("at/secret", ReadOptions{Limit: -1})
-			if text != "" && text != "inside" {
-				t.Fatalf("read %q", text)
-			}
+			must.Hold(t, text == "" || text == "inside", "read %q", text)
 			codes[codeOf(err)] = true
 			codes[codeOf(f.upload(fmt.Sprintf("at/new-%d", i), "x"))] = true
 			codes[codeOf(f.bring('d', fmt.Sprintf("at/folder-%d", i), ""))] = true
@@ -593,26 +580,20 @@ func TestWhatSwingsNeverLeadsOut(t *testing.T) {
 	f.swinging("file", func() {
 		for range 300 {
 			text, _, err := f.read("file", ReadOptions{Limit: -1})
-			if text != "" && text != "inside" {
-				t.Fatalf("read %q", text)
-			}
+			must.Hold(t, text == "" || text == "inside", "read %q", text)
 			codes[codeOf(err)] = true
 		}
 	}, "real/secret", "../outside/secret", "/dev/zero")
 	f.swinging("now and then", func() {
 		for range 300 {
 			lines, _, err := f.everything(func(Entry) {})
-			if strings.Contains(strings.Join(lines, "\n"), `"secret"`) {
-				t.Fatalf("exported %q", lines)
-			}
+			must.Hold(t, !strings.Contains(strings.Join(lines, "\n"), `"secret"`), "exported %q", lines)
 			codes[codeOf(err)] = true
 		}
 	}, "../outside/secret", "")
 	f.has(outside, "secret")
 	for code := range codes {
-		if code != "" && code != "invalid_path" {
-			t.Errorf("told as %s", code)
-		}
+		should.Hold(t, code == "" || code == "invalid_path", "told as %s", code)
 	}
 }
 
@@ -628,15 +609,12 @@ func TestNamesAreFoundInOtherUnicodeForms(t *testing.T) {
 		f.wants(f.upload(asked, "y"), "file_exists", asked)
 		file, err := f.Put(t.Context(), Upload{Path: asked, Overwrite: true, Content: strings.NewReader("y")})
 		f.check(err)
-		if file.Path != there || f.content(there) != "y" {
-			t.Errorf("%+q was replaced as %+q", asked, file.Path)
-		}
+		should.Hold(t, file.Path == there && f.content(there) == "y", "%+q was replaced as %+q", asked, file.Path)
 		f.has(f.path(filepath.Dir(there)), filepath.Base(there))
 		f.check(f.bring('f', asked, "z"))
 		for path, want := range map[string]string{there: "y", asked: "z"} {
-			if text, _, err := f.read(path, ReadOptions{Limit: -1}); text != want {
-				t.Errorf("%+q is %q, %v", path, text, err)
-			}
+			text, _, err := f.read(path, ReadOptions{Limit: -1})
+			should.Hold(t, text == want, "%+q is %q, %v", path, text, err)
 		}
 		f.check(errors.Join(os.RemoveAll(f.path(filepath.Dir(there))), os.RemoveAll(f.path(filepath.Dir(asked)))))
 	}
@@ -714,16 +692,14 @@ func TestAFolderThatItsOwnerHasLockedCounts(t *testing.T) {
 	}
 	_, err := f.Put(t.Context(), Upload{Path: "a", Content: strings.NewReader("x"), Limits: Limits{Bytes: 60_000}})
 	f.wants(err, "quota_exceeded", "a")
-	if _, _, complete, err := f.Usage(t.Context()); !complete || err != nil {
-		t.Errorf("counted: %v, %v", complete, err)
-	}
+	_, _, complete, err := f.Usage(t.Context())
+	should.Hold(t, complete && err == nil, "counted: %v, %v", complete, err)
 }
 
 func TestUsageCountsEverything(t *testing.T) {
 	f := newWorkFiles(t)
-	if n, bytes, complete, err := f.Usage(t.Context()); n != 0 || bytes != 0 || !complete || err != nil {
-		t.Errorf("of nothing: %d, %d, %v, %v", n, bytes, complete, err)
-	}
+	n, bytes, complete, err := f.Usage(t.Context())
+	should.Hold(t, n == 0 && bytes == 0 && complete && err == nil, "of nothing: %d, %d, %v, %v", n, bytes, complete, err)
 	f.write("d/file", strings.Repeat("x", 1<<20))
 	f.write("bad\xff", "")
 	f.check(os.Link(f.path("d/file"), f.path("again")))
@@ -739,10 +715,9 @@ func TestUsageCountsEverything(t *testing.T) {
 		}
 		return nil
 	}))
-	n, bytes, complete, err := f.Usage(t.Context())
-	if n != 104 || bytes != want || !complete || err != nil {
-		t.Errorf("counted %d, %d, %v, %v; want %d bytes", n, bytes, complete, err, want)
-	}
+	n, bytes, complete, err = f.Usage(t.Context())
+	should.Hold(t, n == 104 && bytes == want && complete && err == nil,
+		"counted %d, %d, %v, %v; want %d bytes", n, bytes, complete, err, want)
 }
 
 func TestPartsOfFiles(t *testing.T) {
@@ -799,9 +774,8 @@ func TestPartsOfFiles(t *testing.T) {
 			lines := slices.Collect(bytes.Lines(whole))
 			want.Start = int64(len(bytes.Join(lines[:min(int(test.options.Offset), len(lines))], nil)))
 		}
-		if err != nil || got != test.want || end != want {
-			t.Errorf("%s %+v: %.40q, %+v, %v; want %.40q, %+v", test.path, test.options, got, end, err, test.want, want)
-		}
+		should.Hold(t, err == nil && got == test.want && end == want,
+			"%s %+v: %.40q, %+v, %v; want %.40q, %+v", test.path, test.options, got, end, err, test.want, want)
 	}
 }
 
@@ -813,9 +787,8 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	}
 	f.write("a", "x")
 	f.check(os.Link(f.path("a"), f.path("b")))
-	if text, _, err := f.read("b", ReadOptions{Limit: -1}); text != "x" {
-		t.Errorf("a hard link is %q, %v", text, err)
-	}
+	text, _, err := f.read("b", ReadOptions{Limit: -1})
+	should.Hold(t, text == "x", "a hard link is %q, %v", text, err)
 }
 
 func TestAFileThatChangesWhileItIsRead(t *testing.T) {
@@ -876,20 +849,14 @@ func TestListsOfFiles(t *testing.T) {
 		for _, e := range entries {
 			got = append(got, string(e.Kind)+" "+e.Path)
 			seen[e.Path] = true
-			if test.everything && !seen[filepath.Dir(e.Path)] {
-				t.Errorf("%s comes before what it is in", e.Path)
-			}
-			if e.Path == "a" && (e.SizeBytes != 5 || e.Mode != 0o640 || e.Modified.UnixMilli() != 1_600_000_000_123) {
-				t.Errorf("told as %+v", e)
-			}
-			if e.Path == "d/out" && e.Target != "/etc" {
-				t.Errorf("leads to %q", e.Target)
-			}
+			should.Hold(t, !test.everything || seen[filepath.Dir(e.Path)], "%s comes before what it is in", e.Path)
+			should.Hold(t, e.Path != "a" || e.SizeBytes == 5 && e.Mode == 0o640 && e.Modified.UnixMilli() == 1_600_000_000_123,
+				"told as %+v", e)
+			should.Hold(t, e.Path != "d/out" || e.Target == "/etc", "leads to %q", e.Target)
 		}
 		slices.Sort(got)
-		if strings.Join(got, ", ") != test.want || end != (WalkEnd{Complete: true, Skipped: test.skipped}) {
-			t.Errorf("listed %s\n%+v", strings.Join(got, ", "), end)
-		}
+		should.Hold(t, strings.Join(got, ", ") == test.want && end == (WalkEnd{Complete: true, Skipped: test.skipped}),
+			"listed %s\n%+v", strings.Join(got, ", "), end)
 	}
 }
 
@@ -914,9 +881,8 @@ func TestListsOfManyAndLongNames(t *testing.T) {
 	for _, e := range entries {
 		paths[e.Path] = true
 	}
-	if len(entries) != 12_000+12+600+15 || len(paths) != len(entries) || !end.Complete {
-		t.Errorf("%d entries with %d paths, %+v", len(entries), len(paths), end)
-	}
+	should.Hold(t, len(entries) == 12_000+12+600+15 && len(paths) == len(entries) && end.Complete,
+		"%d entries with %d paths, %+v", len(entries), len(paths), end)
 	deep, err := unix.Open(f.path(long), unix.O_PATH|unix.O_CLOEXEC, 0)
 	f.check(err)
 	for range 13 {
@@ -958,9 +924,8 @@ func TestFoldersAndLinksAreMade(t *testing.T) {
 	for i, target := range []string{"b", "/usr/bin/python3", "../x"} {
 		path := fmt.Sprintf("d/%d", i)
 		f.check(f.bring('l', path, target))
-		if got, err := os.Readlink(f.path(path)); got != target {
-			t.Errorf("leads to %q, %v", got, err)
-		}
+		got, err := os.Readlink(f.path(path))
+		should.Hold(t, got == target, "leads to %q, %v", got, err)
 	}
 	for _, path := range []string{"d/0", "f", "a"} {
 		f.wants(f.bring('l', path, "x"), "file_exists", path)
@@ -1023,12 +988,9 @@ func TestAnExportIsImported(t *testing.T) {
 	g.check(err)
 	slices.Sort(lines)
 	slices.Sort(again)
-	if !slices.Equal(lines, again) {
-		t.Errorf("exported\n%s\nand imported\n%s", strings.Join(lines, "\n"), strings.Join(again, "\n"))
-	}
-	if text, err := os.ReadFile(g.path("large")); len(text) != 1_000_000 || err != nil {
-		t.Errorf("the large file has %d bytes, %v", len(text), err)
-	}
+	should.Hold(t, slices.Equal(lines, again), "exported\n%s\nand imported\n%s", strings.Join(lines, "\n"), strings.Join(again, "\n"))
+	text, err := os.ReadFile(g.path("large"))
+	should.Hold(t, len(text) == 1_000_000 && err == nil, "the large file has %d bytes, %v", len(text), err)
 	g.hasNoParts()
 }
 
@@ -1079,9 +1041,8 @@ func TestWhatChangesDuringAnExport(t *testing.T) {
 				changed = true
 			})
 			f.check(err)
-			if test.want.Complete = true; end != test.want || len(lines) != test.entries {
-				t.Errorf("%+v of\n%s", end, strings.Join(lines, "\n"))
-			}
+			test.want.Complete = true
+			should.Hold(t, end == test.want && len(lines) == test.entries, "%+v of\n%s", end, strings.Join(lines, "\n"))
 		})
 	}
 }
@@ -1114,9 +1075,8 @@ func TestLimitsOfImports(t *testing.T) {
 			f := newWorkFiles(t)
 			_, err := f.bringAll(test.limits, append(test.entries, file("last", 100))...)
 			f.wants(err, test.want, name)
-			if _, left := os.Stat(f.path("last")); (left == nil) != (err == nil) {
-				t.Errorf("what comes behind it: %v", left)
-			}
+			_, left := os.Stat(f.path("last"))
+			should.Hold(t, (left == nil) == (err == nil), "what comes behind it: %v", left)
 			if err != nil && test.want != "quota_exceeded" && !strings.Contains(err.Error(), test.entries[len(test.entries)-1].Path) {
 				t.Errorf("it does not say of what: %v", err)
 			}
@@ -1149,9 +1109,8 @@ func TestRequestsThatMeanNothing(t *testing.T) {
 				}
 			}()
 			text, err := filewire.ReadText(conn, filewire.MaxAnswer)
-			if (err == nil) != answered || answered && !bytes.Contains(text, []byte(`"code":"failed"`)) {
-				t.Errorf("%.40q: %s, %v", raw, text, err)
-			}
+			should.Hold(t, (err == nil) == answered && (!answered || bytes.Contains(text, []byte(`"code":"failed"`))),
+				"%.40q: %s, %v", raw, text, err)
 			_ = conn.Close()
 		}
 		synctest.Wait() // until the supervisor's end has heard of it
@@ -1193,9 +1152,7 @@ func TestNothingStaysOpen(t *testing.T) {
 		for _, err := range []error{err, exported, imported} {
 			should.Be(t, err, io.ErrClosedPipe, "told as")
 		}
-		if after := open(); after != before {
-			t.Errorf("%d descriptors, and before %d", after, before)
-		}
+		should.Equal(t, open(), before)
 	})
 }
 
@@ -1216,9 +1173,7 @@ func TestStreamsThatNobodyUsesHoldUpNoOther(t *testing.T) {
 	f.check(f.upload("a", "x"))
 	for _, r := range readers {
 		n, err := io.Copy(io.Discard, r)
-		if n != 1<<20 || err != nil {
-			t.Errorf("%d bytes, %v", n, err)
-		}
+		should.Hold(t, n == 1<<20 && err == nil, "%d bytes, %v", n, err)
 		f.check(r.Close())
 	}
 }
@@ -1267,26 +1222,22 @@ func TestManyStreamsOverOneConnection(t *testing.T) {
 			name := fmt.Sprintf("d/%d", i)
 			content := strings.Repeat(name, 100_000)
 			should.OK(t, f.upload(name, content))
-			if text, _, err := f.read(name, ReadOptions{Limit: -1}); text != content {
-				t.Errorf("%s came back as %d bytes, %v", name, len(text), err)
-			}
+			text, _, err := f.read(name, ReadOptions{Limit: -1})
+			should.Hold(t, text == content, "%s came back as %d bytes, %v", name, len(text), err)
 			r, err := f.Client.Open(t.Context(), "large", ReadOptions{Limit: -1}) // which is given up
 			if err == nil {
 				_, err = r.Read(make([]byte, 10))
 				err = errors.Join(err, r.Close())
 			}
 			_, full := f.Put(t.Context(), Upload{Path: name, Overwrite: true, Content: unending{}, Limits: Limits{Bytes: 1}})
-			if codeOf(full) != "quota_exceeded" || err != nil {
-				t.Errorf("%v, %v", err, full)
-			}
+			should.Hold(t, codeOf(full) == "quota_exceeded" && err == nil, "%v, %v", err, full)
 		})
 	}
 	all.Wait()
 	served.Wait() // also what was given up
 	f.hasNoParts()
-	if entries, _ := f.walk(false); len(entries) != 25 {
-		t.Errorf("%d files", len(entries))
-	}
+	entries, _ := f.walk(false)
+	should.Hold(t, len(entries) == 25, "%d files", len(entries))
 }
 
 // unending gives bytes for ever.

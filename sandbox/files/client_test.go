@@ -79,21 +79,18 @@ func TestWhatIsReadIsBelievedOnlySoFar(t *testing.T) {
 		"no JSON, and no paths": {[]string{`{"path":"../../etc/passwd","size_bytes":-1,"modified_ms":9223372036854775807}`, "+abc", "+", "{{"}, "abc", ErrFrame, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := answering(test.says...).Open(t.Context(), "a", ReadOptions{Limit: -1})
-			must.OK(t, err)
+			r := must.Get(answering(test.says...).Open(t.Context(), "a", ReadOptions{Limit: -1}))(t)
 			defer func() { _ = r.Close() }()
 			if _, err := json.Marshal(r.File()); err != nil || r.File().Path != "a" || r.File().SizeBytes < 0 {
 				t.Errorf("the file is %+v, %v", r.File(), err)
 			}
 			got, err := io.ReadAll(r)
-			if string(got) != test.want || test.code == "" && !errors.Is(err, test.err) || errors.Is(err, io.EOF) {
-				t.Errorf("read %q, %v", got, err)
-			}
+			should.Hold(t, string(got) == test.want && (test.code != "" || errors.Is(err, test.err)) && !errors.Is(err, io.EOF),
+				"read %q, %v", got, err)
 			switch {
 			case test.code != "":
-				if f := must.Code(t, err, test.code); strings.Contains(f.Message, "\x1b") {
-					t.Errorf("control characters come through: %q", f.Message)
-				}
+				f := must.Code(t, err, test.code)
+				should.Hold(t, !strings.Contains(f.Message, "\x1b"), "control characters come through: %q", f.Message)
 			case test.err == nil && !r.End().Complete:
 				t.Errorf("the end is %+v", r.End())
 			}
@@ -136,9 +133,8 @@ func TestAForgedExportEnds(t *testing.T) {
 		"it ends in a file":  {[]string{file, "+ab"}, ErrSilent},
 		"it ends behind one": {[]string{file, "+abc", "+", `{"bytes":3}`}, ErrSilent},
 	} {
-		if end, err := answering(test.says...).Export(t.Context(), func(Entry, io.Reader) error { return nil }); !errors.Is(err, test.err) || end.Complete != (err == nil) {
-			t.Errorf("%s: %+v, %v", name, end, err)
-		}
+		end, err := answering(test.says...).Export(t.Context(), func(Entry, io.Reader) error { return nil })
+		should.Hold(t, errors.Is(err, test.err) && end.Complete == (err == nil), "%s: %+v, %v", name, end, err)
 	}
 }
 
@@ -155,9 +151,8 @@ func TestAListHasAnEnd(t *testing.T) {
 				}
 			}
 		})}
-		if end, err := c.List(t.Context(), true, func(Entry) error { return nil }); !errors.Is(err, test.err) || end.Complete {
-			t.Errorf("%s: %+v, %v", name, end, err)
-		}
+		end, err := c.List(t.Context(), true, func(Entry) error { return nil })
+		should.Hold(t, errors.Is(err, test.err) && !end.Complete, "%s: %+v, %v", name, end, err)
 	}
 }
 
@@ -219,9 +214,8 @@ func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				if err := test.do(t.Context(), Client{test.streams}); !errors.Is(err, ErrSilent) || time.Since(began) > 2*patience {
-					t.Errorf("told as %v after %v", err, time.Since(began))
-				}
+				err := test.do(t.Context(), Client{test.streams})
+				should.Hold(t, errors.Is(err, ErrSilent) && time.Since(began) <= 2*patience, "told as %v after %v", err, time.Since(began))
 				if strings.HasPrefix(name, "the connection") {
 					return
 				}
@@ -229,9 +223,8 @@ func TestWhatDoesNotGoOnIsGivenUp(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Second, func() { cancel(gone) })
 				began = time.Now()
-				if err := test.do(ctx, Client{test.streams}); !errors.Is(err, gone) || time.Since(began) > 2*time.Second {
-					t.Errorf("given up as %v after %v", err, time.Since(began))
-				}
+				err = test.do(ctx, Client{test.streams})
+				should.Hold(t, errors.Is(err, gone) && time.Since(began) <= 2*time.Second, "given up as %v after %v", err, time.Since(began))
 				time.Sleep(48 * time.Hour) // the other ends end
 			})
 		})
@@ -268,14 +261,10 @@ func FuzzFileAnswers(f *testing.F) {
 		c := Client{opens(func() (net.Conn, error) { return scripted{Reader: bytes.NewReader(answers)}, nil })}
 		inWords := func(err error) {
 			var told *fault.Error
-			if errors.As(err, &told) && !utf8.ValidString(told.Message) {
-				t.Errorf("an error's words: %q", told.Message)
-			}
+			should.Hold(t, !errors.As(err, &told) || utf8.ValidString(told.Message), "an error's words: %v", told)
 		}
 		isGood := func(file File) {
-			if SafePath(file.Path) != file.Path || file.Path == "" || file.SizeBytes < 0 {
-				t.Errorf("a file %+v", file)
-			}
+			should.Hold(t, SafePath(file.Path) == file.Path && file.Path != "" && file.SizeBytes >= 0, "a file %+v", file)
 		}
 		if file, err := c.Put(t.Context(), Upload{Path: "x", Content: strings.NewReader("x")}); err != nil {
 			inWords(err)
@@ -287,9 +276,8 @@ func FuzzFileAnswers(f *testing.F) {
 		} else {
 			isGood(r.File())
 			n, err := io.Copy(io.Discard, r)
-			if end := r.End(); n > int64(len(answers)) || end.Bytes < 0 || end.Lines < 0 {
-				t.Errorf("%d bytes, %+v", n, end)
-			}
+			end := r.End()
+			should.Hold(t, n <= int64(len(answers)) && end.Bytes >= 0 && end.Lines >= 0, "%d bytes, %+v", n, end)
 			inWords(err)
 		}
 		_, err := c.List(t.Context(), true, func(e Entry) error {
@@ -299,14 +287,12 @@ func FuzzFileAnswers(f *testing.F) {
 		inWords(err)
 		_, err = c.Export(t.Context(), func(e Entry, content io.Reader) error {
 			isGood(e.File)
-			if n, _ := io.Copy(io.Discard, content); n > int64(len(answers)) {
-				t.Errorf("%d bytes", n)
-			}
+			n, _ := io.Copy(io.Discard, content)
+			should.Hold(t, n <= int64(len(answers)), "%d bytes", n)
 			return nil
 		})
 		inWords(err)
-		if n, bytes, _, err := c.Usage(t.Context()); n < 0 || bytes < 0 {
-			t.Errorf("%d files, %d bytes, %v", n, bytes, err)
-		}
+		n, bytes, _, err := c.Usage(t.Context())
+		should.Hold(t, n >= 0 && bytes >= 0, "%d files, %d bytes, %v", n, bytes, err)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -24,7 +25,7 @@ func TestFilesFromBeforeARunComeByTheStream(t *testing.T) {
 	if _, err := f.ListBefore(t.Context(), "run-1", nil); !errors.Is(err, ErrUnknownRun) { // nothing keeps versions
 		t.Errorf("got %v", err)
 	}
-	f.versions = versions.Open(int(dir.Fd()), 1<<20, func(versions.Info) {})
+	f.versions = versions.Open(int(dir.Fd()), f.state, 1<<20, func(versions.Info) {})
 	if _, err := f.versions.List("run-0"); !errors.Is(err, versions.ErrUnknown) { // and it has looked at the files
 		t.Errorf("got %v", err)
 	}
@@ -37,20 +38,16 @@ func TestFilesFromBeforeARunComeByTheStream(t *testing.T) {
 		t.Errorf("listed %+v, %+v, %v", listed, end, err)
 	}
 	text, read, err := f.read("output/u\u0308bung.txt", ReadOptions{Before: "run-1", Offset: 1, Limit: 1, Lines: true})
-	if err != nil || text != "two\n" || !read.Complete {
-		t.Errorf("read %q, %+v, %v", text, read, err)
-	}
+	should.Hold(t, err == nil && text == "two\n" && read.Complete, "read %q, %+v, %v", text, read, err)
 	for name, code := range map[string]fault.Code{"new": fault.NotFound, "output": "is_directory", "../new": fault.InvalidPath} {
 		_, err := f.Client.Open(t.Context(), name, ReadOptions{Before: "run-1"})
 		f.wants(err, string(code), name)
 	}
 	list, err := f.Versions(t.Context(), "new")
-	if err != nil || len(list) != 1 || list[0].Before != "run-1" || list[0].How != versions.Added {
-		t.Errorf("versions: %+v, %v", list, err)
-	}
-	if list, err := f.Versions(t.Context(), "output/übung.txt"); err != nil || len(list) > 0 {
-		t.Errorf("versions: %+v, %v", list, err)
-	}
+	should.Hold(t, err == nil && len(list) == 1 && list[0].Before == "run-1" && list[0].How == versions.Added,
+		"versions: %+v, %v", list, err)
+	list, err = f.Versions(t.Context(), "output/übung.txt")
+	should.Hold(t, err == nil && len(list) == 0, "versions: %+v, %v", list, err)
 }
 
 // An upload that comes while files go back stays: it is placed afterwards.
@@ -86,7 +83,7 @@ func TestVersionsAreExportedAndImported(t *testing.T) {
 		dir, err := os.Open(of.work)
 		of.check(err)
 		t.Cleanup(func() { _ = dir.Close() })
-		of.versions = versions.Open(int(dir.Fd()), 1<<20, func(versions.Info) {})
+		of.versions = versions.Open(int(dir.Fd()), of.state, 1<<20, func(versions.Info) {})
 	}
 	f.write("f", "one")
 	kept(f)
@@ -101,24 +98,26 @@ func TestVersionsAreExportedAndImported(t *testing.T) {
 		f.versions.End(run, 1<<20)
 		text, _, _ = f.read("f", whole(run))
 	}
-	for !strings.Contains(f.content(".state/versions/log"), run) { // it comes with the copies
+	for !strings.Contains(f.kept("versions/log"), run) { // it comes with the copies
 		_, _ = f.versions.List("")
 	}
-	f.write(".state/versions/journal", "of a restore that goes on")
-	f.write(".state/bash.before-1", "for this container")
+	for name, text := range map[string]string{"versions/journal": "of a restore that goes on", "bash.before-1": "for this container", "bash.frozen": "variables"} {
+		f.check(os.WriteFile(filepath.Join(f.state, name), []byte(text), 0o600))
+	}
 	kept(g)
 	_, _ = g.versions.List("") // it has looked, and its log is there
 	g.check(g.Import(t.Context(), Limits{}, f.entries()))
-	if _, err := os.Stat(g.path(".state/bash.before-1")); err == nil {
-		t.Error("a container's own file was exported")
-	}
-	_, err := os.Stat(g.path(".state/versions/journal"))
-	should.Be(t, err, os.ErrNotExist, "the journal came too")
+	should.Equal(t, g.kept("bash.before-1")+g.kept("versions/journal")+g.kept("bash.frozen"), "variables", "what came of the state")
 	kept(g) // in the next process
-	if text, _, err := g.read("f", whole(run)); text != "one" || err != nil {
-		t.Errorf("it was %q, %v", text, err)
-	}
+	text, _, err := g.read("f", whole(run))
+	should.Hold(t, text == "one" && err == nil, "it was %q, %v", text, err)
 	should.Equal(t, g.content("f"), "changed")
+}
+
+// kept is the content of a file of the state; nothing if it is not there.
+func (f *workFiles) kept(name string) string {
+	text, _ := os.ReadFile(filepath.Join(f.state, name))
+	return string(text)
 }
 
 func whole(before string) ReadOptions { return ReadOptions{Before: before, Limit: -1} }

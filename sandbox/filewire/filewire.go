@@ -26,14 +26,15 @@ const (
 	headBytes  = 4
 )
 
-// StateFolder is the hidden folder of a work directory with what a session keeps of its kernels and files. No list names it.
+// StateFolder is the name in an export, or in a work directory if it is there, of what a session keeps of its kernels and files. No list
+// names it.
 const StateFolder = ".state"
 
 // SnapshotMark is in the names of files there that are for the container that wrote them.
 const SnapshotMark = ".before-"
 
 // VersionsFolder is the folder in it with the earlier versions of files. An export has those that are whole.
-const VersionsFolder = StateFolder + "/versions"
+const VersionsFolder = "versions"
 
 // ErrTooLarge reports that a message or a piece is longer than allowed.
 var ErrTooLarge = errors.New("a message about files is too large")

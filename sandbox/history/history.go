@@ -27,6 +27,7 @@ type Begin struct {
 	Language  string    `json:"language"`
 	Fresh     bool      `json:"fresh,omitempty"`
 	Copy      bool      `json:"copy,omitempty"`
+	Program   bool      `json:"program,omitempty"`
 	TimeoutMS int64     `json:"timeout_ms"`
 	Started   time.Time `json:"started"`
 	Code      string    `json:"code"`

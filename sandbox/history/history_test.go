@@ -31,8 +31,7 @@ func end(id string) End {
 func writing(t *testing.T, folder string) (*Writer, []string) {
 	t.Helper()
 	w := NewWriter(0)
-	unfinished, err := w.Open(folder)
-	must.OK(t, err)
+	unfinished := must.Get(w.Open(folder))(t)
 	return w, ids(unfinished)
 }
 
@@ -70,15 +69,13 @@ func ids(runs []Run) []string {
 func wantRuns(t *testing.T, folder string, want ...string) {
 	t.Helper()
 	runs, err := Select(folder, func(string, bool, int64) bool { return true })
-	if got := ids(runs); err != nil || !slices.Equal(got, want) {
-		t.Errorf("the runs are %q, not %q: %v", got, want, err)
-	}
+	got := ids(runs)
+	should.Hold(t, err == nil && slices.Equal(got, want), "the runs are %q, not %q: %v", got, want, err)
 }
 
 func names(t *testing.T, folder string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(folder, runsFolder))
-	must.OK(t, err)
+	entries := must.Get(os.ReadDir(filepath.Join(folder, runsFolder)))(t)
 	var list []string
 	for _, entry := range entries {
 		list = append(list, entry.Name())
@@ -97,12 +94,10 @@ func TestARunIsOneFile(t *testing.T) {
 	wantRuns(t, folder, "run-1!", "run-2", "run-3!")
 	should.EqualSlice(t, names(t, folder), []string{"00000000-run-1.over", "00000001-run-2.begun", "00000002-run-3.over"}, "the files")
 	want := end("run-1")
-	if run, err := Find(folder, "run-1"); err != nil || !reflect.DeepEqual(run, &Run{begin("run-1"), &want}) {
-		t.Errorf("found %+v, %v", run, err)
-	}
-	if run, err := Find(folder, "run"); run != nil || err != nil {
-		t.Errorf("found %+v, %v", run, err)
-	}
+	run, err := Find(folder, "run-1")
+	should.Hold(t, err == nil && reflect.DeepEqual(run, &Run{begin("run-1"), &want}), "found %+v, %v", run, err)
+	run, err = Find(folder, "run")
+	should.Hold(t, run == nil && err == nil, "found %+v, %v", run, err)
 	for path, want := range map[string]os.FileMode{"": 0o700 | os.ModeDir, runsFolder: 0o700 | os.ModeDir, runsFolder + "/00000000-run-1.over": 0o600} {
 		if info, err := os.Stat(filepath.Join(folder, path)); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v", path, info.Mode(), err)
@@ -112,16 +107,12 @@ func TestARunIsOneFile(t *testing.T) {
 
 func TestWhereThereIsNoHistory(t *testing.T) {
 	wantRuns(t, t.TempDir())
-	if run, err := Find(t.TempDir(), "run-1"); run != nil || err != nil {
-		t.Errorf("found %+v, %v", run, err)
-	}
+	run, err := Find(t.TempDir(), "run-1")
+	should.Hold(t, run == nil && err == nil, "found %+v, %v", run, err)
 	from, size, err := Export(t.TempDir())
-	if err != nil || size != 0 {
-		t.Fatalf("exported %d bytes, %v", size, err)
-	}
-	if text, err := io.ReadAll(from); len(text) != 0 || err != nil {
-		t.Errorf("exported %q, %v", text, err)
-	}
+	must.Hold(t, err == nil && size == 0, "exported %d bytes, %v", size, err)
+	text, err := io.ReadAll(from)
+	should.Hold(t, len(text) == 0 && err == nil, "exported %q, %v", text, err)
 }
 
 func TestALaterWriterGoesOn(t *testing.T) {
@@ -176,9 +167,8 @@ func TestAKilledWriterAndABrokenFileCostNoOtherRun(t *testing.T) {
 	w.End(0, func(bool) (End, error) { return end("run-4"), nil })
 	mustClose(t, w)
 	wantRuns(t, folder, "run-4!", "run-5!", "run-8")
-	if left := names(t, folder); slices.ContainsFunc(left, func(name string) bool { return strings.HasSuffix(name, ".new") }) {
-		t.Errorf("left: %q", left)
-	}
+	left := names(t, folder)
+	should.Hold(t, !slices.ContainsFunc(left, func(name string) bool { return strings.HasSuffix(name, ".new") }), "left: %q", left)
 }
 
 func TestTheOldestRunsGo(t *testing.T) {
@@ -221,9 +211,7 @@ func TestALargeHistoryKeepsNoImagesAndThenLosesItsOldestRuns(t *testing.T) {
 	sparse(20, maxBytes-imageBytes(maxBytes))
 	record("run-too-large")
 	record("run-again")
-	if !slices.Equal(wanted, []bool{true, false, true, true}) {
-		t.Errorf("images were wanted: %v", wanted)
-	}
+	should.Hold(t, slices.Equal(wanted, []bool{true, false, true, true}), "images were wanted: %v", wanted)
 	wantRuns(t, folder, "run-too-large!", "run-again!")
 }
 
@@ -251,9 +239,7 @@ func TestAHistoryMovesToAnotherSession(t *testing.T) {
 	w.End(0, func(bool) (End, error) { return end("run-2"), nil })
 	mustClose(t, w)
 	text, err := io.ReadAll(from)
-	if err != nil || int64(len(text)) != size {
-		t.Fatalf("%d bytes of %d, %v", len(text), size, err)
-	}
+	must.Hold(t, err == nil && int64(len(text)) == size, "%d bytes of %d, %v", len(text), size, err)
 	foreign := `{"begin":{"run_id":"../../x"}}` + "\n[]\n" + `{"end":{"run_id":"lost","result":{}}}` + "\n" + string(text) + string(text)
 	must.OK(t, Import(other, strings.NewReader(foreign)))
 	wantRuns(t, other, "run-1!", "run-2")
@@ -299,11 +285,9 @@ func FuzzImport(f *testing.F) {
 		must.OK(t, Import(second, from))
 		a, err1 := Select(first, func(string, bool, int64) bool { return true })
 		b, err2 := Select(second, func(string, bool, int64) bool { return true })
-		if err := errors.Join(err1, err2); err != nil || !reflect.DeepEqual(a, b) {
-			t.Errorf("%v: what was imported is\n%+v\nand again\n%+v", err, a, b)
-		}
-		if files := names(t, first); len(files) != len(a) {
-			t.Errorf("%d runs are in %q", len(a), files)
-		}
+		err = errors.Join(err1, err2)
+		should.Hold(t, err == nil && reflect.DeepEqual(a, b), "%v: what was imported is\n%+v\nand again\n%+v", err, a, b)
+		files := names(t, first)
+		should.Hold(t, len(files) == len(a), "%d runs are in %q", len(a), files)
 	})
 }

@@ -58,7 +58,6 @@ type Container struct {
 
 	attached chan struct{} // closed when the supervisor answers
 	goesOn   []string      // the runs that went on then; set before attached is closed
-	earlier  bool          // see Earlier; set before attached is closed
 
 	mu    sync.Mutex
 	runs  map[string]following // the runs that frames are for, by id
@@ -77,6 +76,7 @@ type Container struct {
 const (
 	maxName     = 1 << 10 // a name, a message's first line
 	maxWaysBack = 16      // the restorable runs in a supervisor's message
+	maxVersions = 400     // those of files
 	maxTouched  = 10      // paths of what a run did
 	// MaxRuns bounds the runs that a supervisor may report as going on.
 	MaxRuns = 32
@@ -237,11 +237,7 @@ func (c *Container) take(body []byte) error {
 	case "versions":
 		return decode(body, c.noteVersions)
 	case "ready", "kernel", "twins", "restored", "frozen":
-		if head.Type == "ready" && !c.CameUp() { // versions before the message attached began with this one
-			c.earlier = true
-			close(c.attached)
-		}
-		if k := c.kernels[Language(head.Language)]; k != nil && !c.earlier {
+		if k := c.kernels[Language(head.Language)]; k != nil {
 			return k.take(head, body)
 		}
 		return nil
@@ -292,9 +288,9 @@ func (c *Container) noteAttached(m protocol.Attached) {
 
 // noteVersions keeps a supervisor's list of the runs with versions of files, and of what the last ones did to files.
 func (c *Container) noteVersions(m protocol.Versions) {
-	v := &protocol.Versions{Runs: boundIDs(m.Runs), NotKept: m.NotKept[:min(len(m.NotKept), MaxNotKept)], NotKeptTotal: m.NotKeptTotal}
+	v := &protocol.Versions{Runs: boundIDs(m.Runs, maxVersions), NotKept: m.NotKept[:min(len(m.NotKept), MaxNotKept)], NotKeptTotal: m.NotKeptTotal}
 	for _, d := range m.Did[:min(len(m.Did), maxWaysBack)] {
-		d.Runs, d.Paths = boundIDs(d.Runs), d.Paths[:min(len(d.Paths), maxTouched)]
+		d.Runs, d.Paths = boundIDs(d.Runs, maxWaysBack), d.Paths[:min(len(d.Paths), maxTouched)]
 		v.Did = append(v.Did, d)
 	}
 	c.versions.Store(v)
@@ -316,10 +312,7 @@ func (c *Container) Versions() *protocol.Versions { return c.versions.Load() }
 // GoesOn lists the runs that went on when the supervisor answered.
 func (c *Container) GoesOn() []string { return c.goesOn }
 
-// Earlier reports whether the supervisor is an earlier version's, which only ends in order.
-func (c *Container) Earlier() bool { return c.earlier }
-
-// identity is what the connections to one container, made one after the other, have in common.
+// identity is shared by all connections to one container; Follows compares it.
 type identity struct{ _ byte }
 
 // Succeed notes that c is the next connection to the container of lost. No other method is called meanwhile.
@@ -400,8 +393,8 @@ func (c *Container) Retire(ctx context.Context, most time.Duration) {
 	}
 }
 
-// Current returns the id of the run that began last, of those that keep their variables if there are any; empty: none.
-func (c *Container) Current() string {
+// current returns the id of the run that began last, of those that keep their variables if there are any; empty: none.
+func (c *Container) current() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var current following
@@ -413,8 +406,8 @@ func (c *Container) Current() string {
 	return current.id
 }
 
-// boundIDs keeps the possible ids of runs.
-func boundIDs(ids []string) []string {
-	ids = slices.Clone(ids[max(0, len(ids)-maxWaysBack):])
+// boundIDs keeps the possible ids of runs, so many of the last.
+func boundIDs(ids []string, most int) []string {
+	ids = slices.Clone(ids[max(0, len(ids)-most):])
 	return slices.DeleteFunc(ids, func(id string) bool { return !state.ValidID(id) })
 }

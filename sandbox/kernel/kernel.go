@@ -113,7 +113,7 @@ func (k *Kernel) noteState(m protocol.KernelState) {
 
 // noteTwins keeps a supervisor's list of restorable runs.
 func (k *Kernel) noteTwins(m protocol.Twins) {
-	k.twins.Store(&protocol.Twins{Runs: boundIDs(m.Runs), Copies: boundIDs(m.Copies), Why: text.Safe(m.Why, maxName), Present: m.Present})
+	k.twins.Store(&protocol.Twins{Runs: boundIDs(m.Runs, maxWaysBack), Copies: boundIDs(m.Copies, maxWaysBack), Why: text.Safe(m.Why, maxName), Present: m.Present})
 }
 
 // Language is the kernel's.
@@ -340,7 +340,7 @@ func (k *Kernel) Restore(m protocol.Request, patience time.Duration) (protocol.R
 	defer limit.Stop()
 	select {
 	case m := <-k.restoreds:
-		m.Error, m.Runs, m.Copies = text.Safe(m.Error, maxName), boundIDs(m.Runs), boundIDs(m.Copies)
+		m.Error, m.Runs, m.Copies = text.Safe(m.Error, maxName), boundIDs(m.Runs, maxWaysBack), boundIDs(m.Copies, maxWaysBack)
 		return m, nil
 	case <-k.dead:
 		return protocol.Restored{}, ErrContainerEnded

@@ -119,7 +119,7 @@ func (c *Container) acceptOut() {
 		out := c.with.Out.Conns.enter(conn)
 		go func() {
 			defer c.with.Out.Conns.leave(out)
-			c.with.Out.Serve(c.Current(), out)
+			c.with.Out.Serve(c.current(), out)
 		}()
 	}
 }

@@ -26,9 +26,9 @@ const mostFiles = 8
 // Files reaches the files of a session: it finds a supervisor, and bounds the number of streams.
 type Files struct {
 	id     string
-	config *runs.Config
+	config *place.Config
 	ctx    context.Context // the session's
-	engine *place.Place
+	place  *place.Place
 	uses   *runs.Usage
 	links  []*Link
 
@@ -38,7 +38,7 @@ type Files struct {
 // NewFiles makes the files of a session with these links.
 func NewFiles(links []*Link, on *place.Place, uses *runs.Usage) *Files {
 	return &Files{
-		id: on.ID, config: on.Config, ctx: on.Ctx, engine: on, uses: uses, links: links, semaphore: make(chan struct{}, mostFiles),
+		id: on.ID, config: on.Config, ctx: on.Ctx, place: on, uses: uses, links: links, semaphore: make(chan struct{}, mostFiles),
 	}
 }
 
@@ -168,7 +168,7 @@ func errOtherImage(id string) *fault.Error {
 // TakeOver takes over an earlier server's kernel, if this server has none: it would end as idle while its files are in use. The
 // error reports a kernel with other settings.
 func (s *Files) TakeOver() error {
-	if !s.engine.Resumed.Load() || s.runningContainer() != nil {
+	if !s.place.IsResumed() || s.runningContainer() != nil {
 		return nil
 	}
 	var other error
@@ -192,21 +192,18 @@ func (s *Files) inEarlier(ctx context.Context) (conn *channel.Conn, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
 	defer cancel()
 	gone = true
-	var names []runs.Language
 	for _, l := range s.StartedEarlier() {
-		if !l.Had.Load() {
-			names = append(append(names, l.Name()), l.earlierNames()...)
+		if l.Had.Load() {
+			continue
 		}
-	}
-	for _, name := range names {
-		proc, err := s.engine.Join(ctx, name)
+		proc, err := s.place.Join(ctx, l.Name())
 		if err != nil {
 			gone = gone && errors.Is(err, engine.ErrContainerGone)
 			continue
 		}
 		gone = false
 		conn := channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer})
-		body, err := kernel.Encode(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.engine.Token, FilesOnly: true})
+		body, err := kernel.Encode(s.place.Attach(true))
 		if err == nil && conn.Send(body) == nil {
 			go func() { // streams receive only while messages are received
 				for err == nil {
@@ -222,9 +219,8 @@ func (s *Files) inEarlier(ctx context.Context) (conn *channel.Conn, gone bool) {
 
 // StartedEarlier returns the links of a named session that may have a container.
 func (s *Files) StartedEarlier() []*Link {
-	s.engine.Mu.Lock()
-	defer s.engine.Mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.links), func(l *Link) bool { return l.KeyOf(s.engine.Record.Settings) == "" })
+	settings := s.place.Settings()
+	return slices.DeleteFunc(slices.Clone(s.links), func(l *Link) bool { return l.KeyOf(settings) == "" })
 }
 
 // runningContainer returns a running container of this server, the one with the versions if there are several, or nil.
@@ -265,12 +261,12 @@ func (s *Files) Fault(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, files.ErrSilent) && s.engineHangs():
-		return place.Fault(s.config.Engine, fmt.Errorf("%w: %w", context.DeadlineExceeded, err), "files", runs.KernelConfig{})
+		return place.Fault(s.config.Engine, fmt.Errorf("%w: %w", context.DeadlineExceeded, err), "files", place.KernelConfig{})
 	case place.IsAny(err, files.ErrSilent, files.ErrFrame, engine.ErrContainerGone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET):
 		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
 			"The sandbox of session %q did not answer.", s.id).Because(err)
 	}
-	return place.Fault(s.config.Engine, err, "files", runs.KernelConfig{})
+	return place.Fault(s.config.Engine, err, "files", place.KernelConfig{})
 }
 
 // hangTimeout is an engine's time to show that it lives.
@@ -280,11 +276,10 @@ const hangTimeout = 3 * time.Second
 func (s *Files) engineHangs() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
 	defer cancel()
-	_, err := s.config.Engine.List(ctx, runs.LabelSession, s.id)
+	_, err := s.config.Engine.List(ctx, place.LabelSession, s.id)
 	return err != nil
 }
 
-// hasVersions reports whether the container keeps versions of files.
 func hasVersions(c *kernel.Container) bool {
 	v := c.Versions()
 	return v != nil && len(v.Runs) > 0

@@ -24,7 +24,7 @@ func (i *Interpreter) GoBack(ctx context.Context, turn Turn, runID string, parts
 	err := turn.Wait(ctx, restoreTime)
 	var k *kernel.Kernel
 	if err == nil {
-		if k, err = i.reachExisting(ctx, parts); err != nil {
+		if k, err = i.reach(ctx, parts); err != nil {
 			return none, err
 		}
 		err = i.waitAdopted(ctx, restoreTime)
@@ -39,12 +39,8 @@ func (i *Interpreter) GoBack(ctx context.Context, turn Turn, runID string, parts
 	case err != nil:
 		return none, err
 	case k == nil:
-		hint := "Run code again to make the variables; frozen ones come back with the next run."
-		if parts.Files {
-			hint += " Versions of files stay with the session: once code has run, variables: false brings the files back."
-		}
-		return none, fault.New(fault.InvalidArgument, hint,
-			"There is nothing to go back to: no %s kernel of session %q is running.", i.Language, i.Engine.ID)
+		return none, fault.New(fault.InvalidArgument, "Run code again to make the variables; frozen ones come back with the next run.",
+			"There is nothing to go back to: no %s kernel of session %q is running.", i.Language, i.Place.ID)
 	}
 	patience := restoreTime
 	if parts.Files {
@@ -53,7 +49,7 @@ func (i *Interpreter) GoBack(ctx context.Context, turn Turn, runID string, parts
 	answer, err := k.Restore(protocol.Request{ID: newRestoreID(), Run: runID, Variables: parts.Variables, Files: parts.Files}, patience)
 	if err != nil {
 		return none, fault.New(fault.ExecutionFailed, "Look at the variables and files with code, and try again.",
-			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.Engine.ID).Because(err)
+			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.Place.ID).Because(err)
 	}
 	answer.Error, answer.Stay = i.Config.Mask.Mask(answer.Error), i.Config.Mask.Mask(text.Safe(answer.Stay, runs.MaxName))
 	return answer, nil
@@ -67,16 +63,20 @@ func (i *Interpreter) NotRestored(lost []protocol.Lost) (list []NotRestored) {
 	return list
 }
 
-// reachExisting returns the kernel with the variables, or one in the container of the files, taking over an earlier server's if
-// needed; nil: there is none.
-func (i *Interpreter) reachExisting(ctx context.Context, parts Parts) (*kernel.Kernel, error) {
+// reach returns the kernel with the variables, taking over an earlier server's container if needed; nil: there is none. For files it
+// also returns one without variables, in a new container if needed.
+func (i *Interpreter) reach(ctx context.Context, parts Parts) (*kernel.Kernel, error) {
 	i.starting.Lock()
 	defer i.starting.Unlock()
+	if parts.Files {
+		c, err := i.connect(ctx, i.Language, i.NoteLater, false)
+		if err != nil {
+			return nil, err
+		}
+		return c.Kernel(i.Language), nil
+	}
 	if _, err := i.existing(ctx); err != nil && !isFinal(err) {
 		return nil, err
-	}
-	if c := i.Live(); c != nil && (!parts.Variables || parts.Files && i.Language != runs.Python) {
-		return c.Kernel(i.Language), nil
 	}
 	return i.Current(), nil
 }

@@ -46,7 +46,7 @@ func (i *Interpreter) kernel(ctx context.Context, note func(string)) (*kernel.Ke
 	}
 	k := c.Kernel(i.Language)
 	if k.Use() {
-		i.Engine.NoteUse(i.Language, i.madeWith)
+		i.Place.NoteUse(i.Language, i.madeWith)
 	}
 	i.Had.Store(true)
 	i.noteDeath(k)
@@ -136,10 +136,10 @@ func (i *Interpreter) Beside() (list []*runs.RunInfo) {
 func (i *Interpreter) ErrBusy(before *runs.RunInfo, waited time.Duration) *fault.Error {
 	if before == nil {
 		return fault.New(fault.SessionBusy, "Try again, or use another session_id.",
-			"Session %q still ran other %s code after %s.", i.Engine.ID, i.Language, waited)
+			"Session %q still ran other %s code after %s.", i.Place.ID, i.Language, waited)
 	}
 	return fault.New(fault.SessionBusy, before.WayOut()+"; or use another session_id.",
-		"Session %q still runs other code after %s: %s", i.Engine.ID, waited, before).With("run_id", before.RunID)
+		"Session %q still runs other code after %s: %s", i.Place.ID, waited, before).With("run_id", before.RunID)
 }
 
 // Ahead returns the run that this one waits for; nil: none.

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -27,15 +26,14 @@ import (
 type Link struct {
 	Languages    []runs.Language // of its container, which bears the name of the first
 	Interpreters map[runs.Language]*Interpreter
-	Config       *runs.Config
-	Engine       *place.Place
+	Config       *place.Config
+	Place        *place.Place
 	Uses         *runs.Usage
 	admit        Admission
 
 	// starting is held while the container starts or is removed.
 	starting sync.Mutex
 	reached  bool   // it looked for an earlier server's container; under starting
-	tried    bool   // it asked for a container, which may exist although that failed; under starting
 	madeWith string // the key of the container's settings; under starting
 
 	Container atomic.Pointer[kernel.Container]
@@ -47,7 +45,7 @@ type Admission func(ctx context.Context, l *Link) (leave func(), err error)
 
 // New makes a link without a container, for the languages of one image.
 func New(languages []runs.Language, on *place.Place, uses *runs.Usage, admit Admission) *Link {
-	l := &Link{Languages: languages, Interpreters: make(map[runs.Language]*Interpreter), Config: on.Config, Engine: on, Uses: uses, admit: admit}
+	l := &Link{Languages: languages, Interpreters: make(map[runs.Language]*Interpreter), Config: on.Config, Place: on, Uses: uses, admit: admit}
 	for _, language := range languages {
 		l.Interpreters[language] = &Interpreter{Link: l, Language: language, queue: newQueue()}
 	}
@@ -80,13 +78,13 @@ func (l *Link) connect(ctx context.Context, first runs.Language, note func(strin
 			}
 		})
 	case errors.Is(err, place.ErrOtherSettings):
-		files := l.Engine.FilesThere()
+		files := l.Place.FilesThere()
 		l.replaceEarlier(ctx)
 		for _, i := range l.usedEarlier() {
 			i.Lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone", i.Language), files)
 		}
 	}
-	l.Engine.NoteEnded(l.Languages)
+	l.Place.NoteEnded(l.Languages)
 	admitted, err := l.admit(ctx, l)
 	if err != nil {
 		return nil, err
@@ -113,7 +111,7 @@ func (l *Link) existing(ctx context.Context) (*kernel.Container, error) {
 	}
 	c, err := l.reachEarlier()
 	if err != nil && !isFinal(err) {
-		err = errNotTakenOver(l.Engine.ID).Because(err)
+		err = errNotTakenOver(l.Place.ID).Because(err)
 	}
 	return c, err
 }
@@ -137,8 +135,8 @@ func (l *Link) discard(c *kernel.Container) {
 	l.Container.Store(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), l.Config.StartTimeout)
 	defer cancel()
-	if err := l.Engine.Remove(ctx, l.Name()); err != nil {
-		l.Config.Logger.Warn("remove container", "session", l.Engine.ID, "error", err)
+	if err := l.Place.Remove(ctx, l.Name()); err != nil {
+		l.Config.Logger.Warn("remove container", "session", l.Place.ID, "error", err)
 	}
 }
 
@@ -154,14 +152,11 @@ func (l *Link) set(c *kernel.Container) {
 
 // usedEarlier returns the interpreters that had variables in an earlier server, by the session's record.
 func (l *Link) usedEarlier() []*Interpreter {
-	l.Engine.Mu.Lock()
-	defer l.Engine.Mu.Unlock()
 	var used []*Interpreter
+	settings := l.Place.Settings()
 	l.each(func(i *Interpreter) {
-		if l.Engine.Record != nil {
-			if _, had := l.Engine.Record.Settings[string(i.Language)]; had {
-				used = append(used, i)
-			}
+		if _, had := settings[string(i.Language)]; had {
+			used = append(used, i)
 		}
 	})
 	return used
@@ -189,40 +184,4 @@ func (l *Link) loseUnfinished(alive bool) {
 			l.Uses.Settle(run, runs.LostResult(run, alive), nil)
 		}
 	}
-}
-
-// adoptSpare moves a session that nobody used yet to a spare and returns its container; nil: no spare fits. The caller holds
-// l.starting.
-func (l *Link) adoptSpare(first runs.Language, image engine.ImageInfo, warm bool) *kernel.Container {
-	e := l.Engine
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	key := e.SpareKey(l.Languages, image)
-	if e.Ctx.Err() != nil {
-		return nil
-	}
-	moved := false
-	if !e.Used() && !e.Stale && !place.IsSpare(e.ID) { // its own files may be there
-		spares := e.Supply.Spares
-		if sp := spares.Take(l.Name(), key); sp != nil {
-			if moved = e.MoveTo(sp, func() { e.TakeSettings(first, e.SettingsKey(l.Languages, image), l.Uses.Wake()) }); !moved {
-				spares.Mu.Lock()
-				spares.Discard(sp)
-				spares.Mu.Unlock()
-			}
-		}
-	}
-	c := e.Ready[l.Name()]
-	if delete(e.Ready, l.Name()); c == nil || !c.Alive() || e.ReadyAs[string(l.Name())] != key {
-		return nil
-	}
-	awake := l.Uses.Wake()
-	bind := e.Init(l.Languages, first, warm)
-	bind.Type = "bind"
-	c.Bind(bind, e.Outlet())
-	l.madeWith = e.SettingsKey(l.Languages, image)
-	if !moved {
-		e.NoteSettings(first, l.madeWith, awake)
-	}
-	return c
 }

@@ -59,6 +59,17 @@ func (i *Interpreter) tellOrigin(run *runs.Run, done protocol.Done) {
 	}
 }
 
+// tellUnkept notes the files that a restore could not bring back.
+func (i *Interpreter) tellUnkept(run *runs.Run, list []protocol.NotKept) {
+	var files []protocol.Lost
+	for _, n := range i.NotKept(list) {
+		files = append(files, protocol.Lost{Name: n.Path, Why: n.Why})
+	}
+	if len(files) > 0 {
+		run.Note("No copy is kept of files that were there before this run, so restore_session does not bring them back: " + byReason(files, 0) + ".")
+	}
+}
+
 // originRun is the run that left the variables as they are; empty: unknown.
 func originRun(done protocol.Done) string {
 	if done.Origin == nil {

@@ -80,10 +80,14 @@ func (i *Interpreter) outcome(run *runs.Run, k *kernel.Kernel, done protocol.Don
 	}
 	res := runs.ResultOf(done, i.Config.OutputBytes)
 	i.tellOrigin(run, done)
+	i.tellUnkept(run, done.NotKept)
+	for _, s := range i.NotKept(done.Stripped) {
+		run.Note(s.Path + " was written again without what it had: " + s.Why + ". restore_session brings it back.")
+	}
 	if m := done.Memory; m != nil && m.UsedBytes >= m.LimitBytes/2 { // else one allocation was larger than all memory
 		run.Note(memoryNote(m))
 	}
-	res.SessionID, res.RunID, res.Language = i.Engine.ID, run.ID, run.Language
+	res.SessionID, res.RunID, res.Language = i.Place.ID, run.ID, run.Language
 	res.Fresh, res.Copy = run.Options.Fresh, run.Options.Copy
 	if res.Copy {
 		res.VariablesLost = false // they were never at stake
@@ -100,7 +104,7 @@ func (i *Interpreter) outcome(run *runs.Run, k *kernel.Kernel, done protocol.Don
 	case res.Status == runs.Cancelled && run.Ctx.Err() == nil && !run.Earlier: // by nobody here
 		k.NoteEnding()
 		res.Status, res.ExitCode, res.VariablesLost, res.Cause = runs.Killed, 137, true, "its container was told to end"
-		if i.Engine.Named && i.Config.Freezes() {
+		if i.Place.Named && i.Config.Freezes() {
 			res.Notes = append(res.Notes, "The next call has the variables as far as they could be written before the container's end.")
 		}
 	}

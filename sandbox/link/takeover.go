@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -35,10 +34,8 @@ var errNoTakeOver = errors.New("the supervisor does not take this server")
 func (l *Link) takeOver() (*kernel.Container, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.Config.StartTimeout)
 	defer cancel()
-	l.Engine.Mu.Lock()
-	madeWith := l.KeyOf(l.Engine.Record.Settings)
-	l.Engine.Mu.Unlock()
-	if err := l.Engine.Fits(ctx, l.Languages, madeWith); err != nil {
+	madeWith := l.KeyOf(l.Place.Settings())
+	if err := l.Place.Fits(ctx, l.Languages, madeWith); err != nil {
 		return nil, err
 	}
 	c, err := l.attach(ctx, l.Name())
@@ -52,15 +49,14 @@ func (l *Link) takeOver() (*kernel.Container, error) {
 func (l *Link) attach(ctx context.Context, name runs.Language) (*kernel.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.Config.StartTimeout)
 	defer cancel()
-	l.Engine.Tried.Store(true)
-	proc, err := l.Engine.Join(ctx, name)
+	proc, err := l.Place.Join(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	with := l.Engine.Conversation(name)
+	with := l.Place.Conversation(name)
 	with.OnAttached, with.OnReady = l.adopt, l.adoptKept
 	c := kernel.NewContainer(proc, l.Languages, with)
-	c.Begin(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: l.Engine.Token})
+	c.Begin(l.Place.Attach(false))
 	if err := c.AwaitAttached(ctx); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, text.Safe(c.Stderr(), 500))
@@ -91,7 +87,7 @@ func (l *Link) adoptKept(k *kernel.Kernel, m protocol.Ready) {
 	run := l.Uses.Find(m.Run)
 	if run == nil || run.Over() {
 		run = (&runs.HistoryEntry{RunID: m.Run, Language: k.Language(), Started: time.Now(), Timeout: l.Config.MaxRunTimeout}).
-			Run(l.Engine.Ctx, l.Config, l.Engine.ID)
+			Run(l.Place.Ctx, &l.Config.Rules, l.Place.ID)
 		l.Uses.Add(run)
 	}
 	l.Interpreters[k.Language()].adopt(k, run)
@@ -126,7 +122,7 @@ func (i *Interpreter) adopt(k *kernel.Kernel, run *runs.Run) {
 // reachEarlier takes over an earlier server's container. nil, nil: there is no reason to look for one. The caller holds
 // l.starting.
 func (l *Link) reachEarlier() (*kernel.Container, error) {
-	if !l.Engine.Resumed.Load() || l.reached || l.Had.Load() {
+	if !l.Place.IsResumed() || l.reached || l.Had.Load() {
 		return nil, nil
 	}
 	c, err := l.takeOver()
@@ -140,12 +136,12 @@ func (l *Link) reachEarlier() (*kernel.Container, error) {
 	case isFinal(err) && !errors.Is(err, place.ErrOtherSettings):
 		l.reached = true
 		l.loseUnfinished(false)
-		files := l.Engine.FilesThere()
+		files := l.Place.FilesThere()
 		for _, i := range l.usedEarlier() {
 			i.Lose(fmt.Sprintf("This session was used before: the variables of its %s kernel are gone", i.Language), files)
 		}
 	}
-	l.Config.Logger.Debug("take over", "session", l.Engine.ID, "container", l.Name(), "error", err)
+	l.Config.Logger.Debug("take over", "session", l.Place.ID, "container", l.Name(), "error", err)
 	return nil, err
 }
 
@@ -168,8 +164,8 @@ func (l *Link) attachAgain(ctx context.Context) (*kernel.Container, error) {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-l.Engine.Ctx.Done():
-			return nil, context.Cause(l.Engine.Ctx)
+		case <-l.Place.Ctx.Done():
+			return nil, context.Cause(l.Place.Ctx)
 		}
 	}
 }
@@ -179,7 +175,7 @@ func (l *Link) attachAgain(ctx context.Context) (*kernel.Container, error) {
 // caller holds l.starting.
 func (l *Link) retake(ctx context.Context) (*kernel.Container, error) {
 	lost := l.Container.Load()
-	if l.Engine.Token == "" || lost == nil || !lost.WasCut() {
+	if !l.Place.Outlives() || lost == nil || !lost.WasCut() {
 		return nil, nil
 	}
 	c, err := l.attachAgain(ctx)
@@ -188,7 +184,7 @@ func (l *Link) retake(ctx context.Context) (*kernel.Container, error) {
 		l.set(c)
 		return c, nil
 	}
-	l.Config.Logger.Debug("take over again", "session", l.Engine.ID, "container", l.Name(), "error", err)
+	l.Config.Logger.Debug("take over again", "session", l.Place.ID, "container", l.Name(), "error", err)
 	if ctx.Err() != nil || place.IsAny(err, engine.ErrEngineUnavailable, context.DeadlineExceeded) {
 		return nil, place.Fault(l.Config.Engine, err, l.Name(), l.Config.Kernels[l.Name()])
 	}
@@ -198,7 +194,7 @@ func (l *Link) retake(ctx context.Context) (*kernel.Container, error) {
 // rejoin goes on with a run after its connection was lost: its code may still run, be over, or not have begun. It returns the
 // result of kernel.run, and the run's kernel then; the lost one if there is no other.
 func (i *Interpreter) rejoin(run *runs.Run, lost *kernel.Kernel) (*kernel.Kernel, protocol.Done, error) {
-	if i.Engine.Ctx.Err() != nil {
+	if i.Place.Ctx.Err() != nil {
 		return lost, protocol.Done{}, kernel.ErrContainerEnded // this server ends it
 	}
 	i.starting.Lock()
@@ -238,7 +234,7 @@ func (l *Link) Reach() error {
 			"Start the server with its earlier settings to hear of the run; to run code in this session ends it.",
 			"The run goes on in a container that was made with other settings or secrets than this server's.")
 	case err != nil && !isFinal(err):
-		return errNotTakenOver(l.Engine.ID).Because(err)
+		return errNotTakenOver(l.Place.ID).Because(err)
 	}
 	return nil
 }
@@ -250,57 +246,32 @@ func (l *Link) ReachAny(ctx context.Context) error {
 	if l.reached || l.Had.Load() {
 		return nil
 	}
-	l.endEarlier(ctx, l.earlierNames())
 	c, err := l.attach(ctx, l.Name())
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case c.Earlier(): // it takes no messages of this version, and writes its variables at its end
-		c.Retire(ctx, l.Config.RetireTime())
-		c.Close()
-	default:
-		l.set(c)
 	}
+	l.set(c)
 	l.reached = true
 	return nil
 }
 
-// replaceEarlier ends an earlier server's kernels with other settings, so that the next ones restore their variables. The caller
-// holds l.starting.
+// replaceEarlier ends an earlier server's containers with other settings in order, so that the next one restores the variables. Other
+// settings may have called them after another language. The caller holds l.starting.
 func (l *Link) replaceEarlier(ctx context.Context) {
-	if l.Config.Freezes() {
-		l.endEarlier(ctx, append(l.earlierNames(), l.Name()))
-	}
-}
-
-// earlierNames names the further containers that an earlier server may have left with these languages: one for each language, or one
-// that bears the name of a language that is switched off now.
-func (l *Link) earlierNames() (names []runs.Language) {
-	others := l.Config.Containers()
-	l.Engine.Mu.Lock()
-	defer l.Engine.Mu.Unlock()
+	left := l.Place.Settings()
+	left[string(l.Name())] = "left"
 	for _, i := range kernel.Languages {
-		isOther := slices.ContainsFunc(others, func(languages []runs.Language) bool { return languages[0] == i.Language })
-		if l.Engine.Record != nil && l.Engine.Record.Settings[string(i.Language)] != "" && !isOther {
-			names = append(names, i.Language)
+		name := i.Language
+		isOther := name != l.Name() && slices.ContainsFunc(l.Config.Containers(), func(languages []runs.Language) bool { return languages[0] == name })
+		if isOther || left[string(name)] == "" || !l.Config.Freezes() {
+			continue
 		}
+		c, err := l.attach(ctx, name)
+		if err != nil {
+			l.Config.Logger.Debug("end container", "session", l.Place.ID, "container", name, "error", err)
+			continue
+		}
+		c.Retire(ctx, l.Config.RetireTime())
+		c.Close()
 	}
-	return names
-}
-
-// endEarlier ends an earlier server's containers in order, as far as they are there.
-func (l *Link) endEarlier(ctx context.Context, names []runs.Language) {
-	var ending sync.WaitGroup
-	for _, name := range names {
-		ending.Go(func() {
-			c, err := l.attach(ctx, name)
-			if err != nil {
-				l.Config.Logger.Debug("end container", "session", l.Engine.ID, "container", name, "error", err)
-				return
-			}
-			c.Retire(ctx, l.Config.RetireTime())
-			c.Close()
-		})
-	}
-	ending.Wait()
 }

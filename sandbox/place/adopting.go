@@ -5,16 +5,47 @@ package place
 import (
 	"context"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// MoveTo makes a spare the place of the session. It writes the session's record while the spare is still marked as one, because
+// Adopt moves a session that has nothing on the engine yet to a spare, and returns its container, and the key of its settings; nil: no
+// spare fits.
+func (p *Place) Adopt(o Opening) (c *kernel.Container, key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.Ctx.Err() != nil {
+		return nil, ""
+	}
+	name, fits, moved := o.Languages[0], p.spareKey(o.Languages, o.Image), false
+	if !p.Used() && !p.stale && !IsSpare(p.ID) { // its own files may be there
+		if sp := p.Supply.Spares.take(name, fits); sp != nil {
+			if moved = p.moveTo(sp, func() { p.takeSettings(o.First, p.settingsKey(o.Languages, o.Image), o.Uses.Wake()) }); !moved {
+				p.Supply.Spares.giveUp(sp)
+			}
+		}
+	}
+	c = p.ready[name]
+	if delete(p.ready, name); c == nil || !c.Alive() || p.readyAs[string(name)] != fits {
+		return nil, ""
+	}
+	awake := o.Uses.Wake()
+	bind := p.first(o.Languages, o.First, o.Warm)
+	bind.Type = "bind"
+	c.Bind(bind, p.outlet())
+	key = p.settingsKey(o.Languages, o.Image)
+	if !moved {
+		p.noteSettings(o.First, key, awake)
+	}
+	return c, key
+}
+
+// moveTo makes a spare the place of the session. It writes the session's record while the spare is still marked as one, because
 // sweeps go by the record, and reports whether it could. takeSettings notes in the record the settings of the container. The
-// caller holds e.Mu.
-func (e *Place) MoveTo(sp *spare, takeSettings func()) bool {
-	e.Limits.Settle(e.Record)
-	r := e.Record
+// caller holds p.mu.
+func (p *Place) moveTo(sp *spare, takeSettings func()) bool {
+	p.Limits.Settle(p.record)
+	r := p.record
 	if r == nil {
 		r = state.NewRecord()
 		r.Unnamed = true
@@ -22,34 +53,34 @@ func (e *Place) MoveTo(sp *spare, takeSettings func()) bool {
 		takeSettings()
 	}
 	r.Place = sp.ID
-	if err := r.Save(e.Config.StateDir, e.ID); err != nil {
+	if err := r.Save(p.Config.StateDir, p.ID); err != nil {
 		r.Place = ""
-		e.Config.Logger.Warn("session record", "session", e.ID, "error", err)
+		p.Config.Logger.Warn("session record", "session", p.ID, "error", err)
 		return false
 	}
-	e.SpareID, e.Ready, e.ReadyAs = sp.ID, sp.containers, sp.Record.Settings
-	e.Tried.Store(true)
-	e.filled = true
+	p.spareID, p.ready, p.readyAs = sp.ID, sp.containers, sp.record.Settings
+	p.tried.Store(true)
+	p.filled = true
 	sp.forget()
 	sp.Lock.Remove()
-	e.claim()
+	p.claim()
 	return true
 }
 
 // claim has the engine label the spare's containers with their owner, for people, if it can. Nothing waits for it: servers read the
 // record.
-func (e *Place) claim() {
-	claim := e.Config.Engine.Abilities().Claim
+func (p *Place) claim() {
+	claim := p.Config.Engine.Abilities().Claim
 	if claim == nil {
 		return
 	}
-	for language := range e.Ready {
-		name := e.Name(language)
+	for language := range p.ready {
+		name := p.Name(language)
 		go func() {
-			ctx, cancel := context.WithTimeout(e.Ctx, ListTimeout)
+			ctx, cancel := context.WithTimeout(p.Ctx, ListTimeout)
 			defer cancel()
-			if err := claim(ctx, name, map[string]string{runs.LabelOwner: LabelOf(e.Config.Tenant, e.ID)}); err != nil {
-				e.Config.Logger.Debug("claim container", "session", e.ID, "container", name, "error", err)
+			if err := claim(ctx, name, map[string]string{LabelOwner: LabelOf(p.Config.Tenant, p.ID)}); err != nil {
+				p.Config.Logger.Debug("claim container", "session", p.ID, "container", name, "error", err)
 			}
 		}()
 	}

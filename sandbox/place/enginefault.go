@@ -28,7 +28,7 @@ func Explain(err error) (reason, fix string, ok bool) {
 }
 
 // Fault puts an engine's error at the start of a container into words for a model: the engine's own, if it offers some.
-func Fault(on engine.Engine, err error, language runs.Language, setting runs.KernelConfig) *fault.Error {
+func Fault(on engine.Engine, err error, language runs.Language, setting KernelConfig) *fault.Error {
 	var f *fault.Error
 	reason, fix, explained := Explain(err)
 	switch {

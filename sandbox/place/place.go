@@ -5,8 +5,11 @@ package place
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,50 +27,56 @@ import (
 // Place manages one session's volume and containers, one an image, on the engine, and the settings that they were made with,
 // which a named session records for later servers.
 type Place struct {
-	ID      string
-	SpareID string // the id on the engine, if the session took a spare; empty: id. Under mu, or before the session is open
-	Named   bool
-	Config  *runs.Config
-	Supply  *Supply
-	Limits  *runs.Limits
-	Ctx     context.Context   // the session's
-	Note    func(text string) // for the next run of each language
-	Lost    func()            // notes that the files are gone
-	Out     *kernel.Conns     // of all containers
+	ID     string
+	Named  bool
+	Config *Config
+	Supply *Supply
+	Limits *runs.Limits
+	Ctx    context.Context   // the session's
+	Note   func(text string) // for the next run of each language
+	Lost   func()            // notes that the files are gone
+	Out    *kernel.Conns     // of all containers
 
 	certificates string      // trusted by the code beside those of the image, in PEM; set before the session is open
-	Resumed      atomic.Bool // an earlier server left files, and maybe containers, under this id
-	Tried        atomic.Bool // the session asked for a container
+	resumed      atomic.Bool // an earlier server left files, and maybe containers, under this id
+	tried        atomic.Bool // the session asked for a container
 
-	Mu     sync.Mutex    // one engine call at a time
-	Record *state.Record // of a named session
-	Stale  bool          // the volume and containers of this id are an ended session's
-	Left   string        // its place, if it took a spare
-	looked bool          // for an earlier server's volume, see FilesThere
-	files  string        // the result of FilesThere
-	Token  string        // with which a server reconnects to supervisors after a lost connection; empty: they end with it
-	filled bool          // the session once had a volume, and may expect its files
+	mu      sync.Mutex    // one engine call at a time
+	spareID string        // the id on the engine, if the session took a spare; empty: id. Under mu, or before the session is open
+	record  *state.Record // of a named session
+	stale   bool          // the volume and containers of this id are an ended session's
+	left    string        // its place, if it took a spare
+	looked  bool          // for an earlier server's volume, see FilesThere
+	files   string        // the result of FilesThere
+	token   string        // with which a server reconnects to supervisors after a lost connection; empty: they end with it
+	filled  bool          // the session once had a volume, and may expect its files
 
-	Ready   map[runs.Language]*kernel.Container // unused containers of the spare that became this session's place, by their names
-	ReadyAs map[string]string                   // their settings
+	asked   []runs.Language                     // names that a container may bear although its start failed
+	ready   map[runs.Language]*kernel.Container // unused containers of the spare that became this session's place, by their names
+	readyAs map[string]string                   // their settings
 }
 
-// Names ----------------------------------------------------------------------------
+// At returns the place of a session that is not open here, for its names. spareID: of the spare that it took; empty: it took none.
+func At(config *Config, id, spareID string) *Place {
+	return &Place{ID: id, spareID: spareID, Config: config}
+}
+
+// names ----------------------------------------------------------------------------
 
 // at returns the tenant and id on the engine: a spare belongs to no tenant.
-func (e *Place) at() (tenant, id string) {
-	if e.SpareID != "" {
-		return "", e.SpareID
+func (p *Place) at() (tenant, id string) {
+	if p.spareID != "" {
+		return "", p.spareID
 	}
-	return e.Config.Tenant, e.ID
+	return p.Config.Tenant, p.ID
 }
 
-// VolumeName returns a name with a part of the host's label, so that servers with separate locks cannot reach each other's
+// volumeName returns a name with a part of the host's label, so that servers with separate locks cannot reach each other's
 // sessions through equal session ids on one engine.
-func (e *Place) VolumeName() string {
-	host := e.Config.Host
+func (p *Place) volumeName() string {
+	host := p.Config.Host
 	name := "csm-" + host[:min(6, len(host))]
-	tenant, id := e.at()
+	tenant, id := p.at()
 	if tenant != "" {
 		name += tenantMark + tenant
 	}
@@ -75,154 +84,175 @@ func (e *Place) VolumeName() string {
 }
 
 // Name returns the name of the container that is called after a language.
-func (e *Place) Name(language runs.Language) string {
-	return e.VolumeName() + "-" + string(language)
+func (p *Place) Name(language runs.Language) string {
+	return p.volumeName() + "-" + string(language)
 }
 
-// Names returns the possible names of the session's containers: those of this version, and of one that made a container for each
-// language that the record names.
-func (e *Place) Names() []string {
-	var names []string
-	for _, languages := range e.Config.Containers() {
-		names = append(names, e.Name(languages[0]))
+// names returns the possible names of the session's containers: by the present images, or by those of an earlier server.
+func (p *Place) names() (names []string) {
+	var settings map[string]string
+	if p.record != nil {
+		settings = p.record.Settings
 	}
-	if e.Record != nil {
-		for language := range e.Record.Settings {
-			names = append(names, e.Name(runs.Language(language)))
+	for _, i := range kernel.Languages {
+		_, left := settings[string(i.Language)]
+		if left || p.Config.ContainerOf(i.Language)[0] == i.Language {
+			names = append(names, p.Name(i.Language))
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 // The record ----------------------------------------------------------------------
 
 // Begin takes over the record of earlier servers for a session that opens, and returns it; nil: the session keeps none. resumed
 // reports that they left the session on purpose.
-func (e *Place) Begin(resumed bool) *state.Record {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
+func (p *Place) Begin(resumed bool) *state.Record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
-	case e.Named:
-		e.Record = e.loadRecord(resumed)
-		e.SpareID, e.Token, e.filled = e.Record.Place, e.Record.Token, len(e.Record.Settings) > 0
-	case e.Config.Engine.Abilities().Remote:
-		e.Token = state.NewRecord().Token
+	case p.Named:
+		p.record = p.loadRecord(resumed)
+		p.spareID, p.token, p.filled = p.record.Place, p.record.Token, len(p.record.Settings) > 0
+	case p.Config.Engine.Abilities().Remote:
+		p.token = state.NewRecord().Token
 	}
-	e.trust()
-	if e.Named {
-		e.SaveRecord()
+	p.trust()
+	if p.Named {
+		p.saveRecord()
 	}
-	e.Resumed.Store(resumed)
-	return e.Record
+	p.resumed.Store(resumed)
+	return p.record
+}
+
+// Look reads the record of a session that another server left, without taking it over.
+func (p *Place) Look() {
+	p.resumed.Store(true)
+	p.record = state.LoadRecord(p.Config.StateDir, p.ID)
+	p.Limits.Restore(p.record)
+}
+
+// Replaces notes, before the session is open, that it bears the id of an ended one: stale, if the volume and containers are still
+// there, in the spare's place that was left; empty: in its own.
+func (p *Place) Replaces(stale bool, left string) { p.stale, p.left = stale, left }
+
+// Settings returns by language the keys of the settings with which containers were made; empty: they ended in order. Nil: the session
+// keeps no record.
+func (p *Place) Settings() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.record == nil {
+		return nil
+	}
+	return maps.Clone(p.record.Settings)
 }
 
 // loadRecord returns an earlier server's record, or a new one.
-func (e *Place) loadRecord(resumed bool) *state.Record {
+func (p *Place) loadRecord(resumed bool) *state.Record {
 	var r *state.Record
 	if resumed {
-		r = state.LoadRecord(e.Config.StateDir, e.ID)
+		r = state.LoadRecord(p.Config.StateDir, p.ID)
 	}
 	if r == nil {
 		r = state.NewRecord()
 	}
 	r.Unnamed = false
-	if !e.Config.Visit || r.IdleSeconds == 0 {
-		own := runs.Limits{Config: e.Config}
+	if !p.Config.Visit || r.IdleSeconds == 0 {
+		own := runs.Limits{Rules: &p.Config.Rules}
 		own.Restore(r)
 		r.IdleSeconds = own.Ends().IdleTimeout.Seconds()
-		r.KeepSeconds = max(e.Config.Keep.Seconds(), r.IdleSeconds)
-		r.FreezeSeconds, r.KeepLimit = e.Config.SnapshotTime().Seconds(), cmp.Or(e.Config.QuotaNow().KeepLimit, e.Config.KeepLimit)
+		r.KeepSeconds = max(p.Config.Keep.Seconds(), r.IdleSeconds)
+		r.FreezeSeconds, r.KeepLimit = p.Config.SnapshotTime().Seconds(), cmp.Or(p.Config.QuotaNow().KeepLimit, p.Config.KeepLimit)
 	}
 	return r
 }
 
-// SaveRecord writes the record, and warns the session's user if it cannot.
-func (e *Place) SaveRecord() {
-	if err := e.Record.Save(e.Config.StateDir, e.ID); err != nil {
-		e.Config.Logger.Warn("session record", "session", e.ID, "error", err)
-		e.Note("The server cannot write its state directory, whose disk may be full: its successor may not find this session's variables. The files stay.")
+// saveRecord writes the record, and warns the session's user if it cannot.
+func (p *Place) saveRecord() {
+	if err := p.record.Save(p.Config.StateDir, p.ID); err != nil {
+		p.Config.Logger.Warn("session record", "session", p.ID, "error", err)
+		p.Note("The server cannot write its state directory, whose disk may be full: its successor may not find this session's variables. The files stay.")
 	}
 }
 
-// Rest records that the session has no kernels of the enabled languages, and the size of its history and files; nil: unknown. The
-// caller holds e.Mu.
-func (e *Place) Rest(size *int64, history int64) {
-	if e.Record == nil { // an unnamed session gets one now
-		e.Record = e.loadRecord(true)
+// rest records that the session has no kernels of the enabled languages, and the size of its history and files; nil: unknown. The
+// caller holds p.mu.
+func (p *Place) rest(size *int64, history int64) {
+	if p.record == nil { // an unnamed session gets one now
+		p.record = p.loadRecord(true)
 	}
-	for language := range e.Record.Settings {
-		if _, on := e.Config.Kernels[runs.Language(language)]; on {
-			e.Record.Settings[language] = ""
+	for language := range p.record.Settings {
+		if _, on := p.Config.Kernels[runs.Language(language)]; on {
+			p.record.Settings[language] = ""
 		}
 	}
-	e.Record.Awake, e.Record.HistoryBytes = time.Time{}, history
+	p.record.Awake, p.record.HistoryBytes = time.Time{}, history
 	if size != nil {
-		e.Record.SizeBytes = *size
+		p.record.SizeBytes = *size
 	}
-	e.SaveRecord()
+	p.saveRecord()
 }
 
-// NoteSettings records the settings of a named session's container for a language in it, and the start of its first kernel. If that
+// noteSettings records the settings of a named session's container for a language in it, and the start of its first kernel. If that
 // fails, a later server makes a new container.
-func (e *Place) NoteSettings(language runs.Language, key string, awake time.Time) {
-	if e.Named {
-		e.TakeSettings(language, key, awake)
-		e.SaveRecord()
+func (p *Place) noteSettings(language runs.Language, key string, awake time.Time) {
+	if p.Named {
+		p.takeSettings(language, key, awake)
+		p.saveRecord()
 	}
 }
 
 // NoteEnded records that the container for these languages ended, whatever it was made with.
-func (e *Place) NoteEnded(languages []runs.Language) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if !e.Named {
+func (p *Place) NoteEnded(languages []runs.Language) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.Named {
 		return
 	}
 	changed := false
 	for _, language := range languages {
-		if e.Record.Settings[string(language)] != "" {
-			e.Record.Settings[string(language)], changed = "", true
+		if p.record.Settings[string(language)] != "" {
+			p.record.Settings[string(language)], changed = "", true
 		}
 	}
 	if changed {
-		e.SaveRecord()
+		p.saveRecord()
 	}
 }
 
-// NoteUse is NoteSettings for a further language of a container.
-func (e *Place) NoteUse(language runs.Language, key string) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if e.Named && e.Record.Settings[string(language)] != key {
-		e.NoteSettings(language, key, e.Record.Awake)
+// NoteUse is noteSettings for a further language of a container.
+func (p *Place) NoteUse(language runs.Language, key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.Named && p.record.Settings[string(language)] != key {
+		p.noteSettings(language, key, p.record.Awake)
 	}
 }
 
-// TakeSettings is NoteSettings without writing.
-func (e *Place) TakeSettings(language runs.Language, key string, awake time.Time) {
-	e.Record.Settings[string(language)], e.Record.Awake = key, awake
+// takeSettings is noteSettings without writing.
+func (p *Place) takeSettings(language runs.Language, key string, awake time.Time) {
+	p.record.Settings[string(language)], p.record.Awake = key, awake
 }
 
-// SettingsKey returns an equal key for containers with equal image, settings, folders and secrets. Only the user may read it, as
+// settingsKey returns an equal key for containers with equal image, settings, folders and secrets. Only the user may read it, as
 // the token in the same file: a reader could try guesses at a secret. Empty: the session keeps no record.
-func (e *Place) SettingsKey(languages []runs.Language, image engine.ImageInfo) string {
-	if e.Record == nil {
+func (p *Place) settingsKey(languages []runs.Language, image engine.ImageInfo) string {
+	if p.record == nil {
 		return ""
 	}
-	c := e.Config
-	return engine.Key(e.Record.Token, e.shape(languages, image), e.certificates, c.Env, c.VolumeFiles, c.UndoBytes, c.WireLimits(), e.Limits.Ends().IdleTimeout)
+	c := p.Config
+	return engine.Key(p.record.Token, p.shape(languages, image), p.certificates, c.Env, c.VolumeFiles, c.UndoBytes, c.wireLimits(), p.Limits.Ends().IdleTimeout)
 }
 
-// SpareKey is SettingsKey without the parts that a spare gets when it is bound to a session, and with those that matter before
+// spareKey is settingsKey without the parts that a spare gets when it is bound to a session, and with those that matter before
 // there are variables.
-func (e *Place) SpareKey(languages []runs.Language, image engine.ImageInfo) string {
-	return engine.Key(e.shape(languages, image), e.Config.VolumeFiles, e.Config.UndoBytes, e.Config.WireLimits(), e.Config.Preload(languages))
+func (p *Place) spareKey(languages []runs.Language, image engine.ImageInfo) string {
+	return engine.Key(p.shape(languages, image), p.Config.VolumeFiles, p.Config.UndoBytes, p.Config.wireLimits(), p.Config.preload(languages))
 }
 
 // shape lists the settings of a container, whichever interpreter starts first.
-func (e *Place) shape(languages []runs.Language, image engine.ImageInfo) []string {
-	return []string{image.ID, e.Config.Engine.Shape(e.Spec(languages, languages[0], image))}
+func (p *Place) shape(languages []runs.Language, image engine.ImageInfo) []string {
+	return []string{image.ID, p.Config.Engine.Shape(p.Spec(languages, languages[0], image))}
 }
 
 var (
@@ -234,15 +264,15 @@ var (
 
 // Fits reports whether a container for these languages, by the key of its settings, is one that this server would make itself:
 // ErrNeverStarted or ErrOtherSettings if not.
-func (e *Place) Fits(ctx context.Context, languages []runs.Language, key string) error {
-	image, err := e.Supply.Images.get(ctx, e.Config.Engine, e.Config.Kernels[languages[0]].Image)
+func (p *Place) Fits(ctx context.Context, languages []runs.Language, key string) error {
+	image, err := p.Supply.Images.get(ctx, p.Config.Engine, p.Config.Kernels[languages[0]].Image)
 	if err != nil {
 		return err
 	}
 	switch {
 	case key == "":
 		return ErrNeverStarted
-	case key != e.SettingsKey(languages, image):
+	case key != p.settingsKey(languages, image):
 		return ErrOtherSettings
 	}
 	return nil
@@ -254,29 +284,29 @@ func (e *Place) Fits(ctx context.Context, languages []runs.Language, key string)
 const answerTime = 18 * time.Second
 
 // Image looks an image up. It makes a missing one if it can, for as long as a call waits.
-func (e *Place) Image(setting runs.KernelConfig) (engine.ImageInfo, error) {
+func (p *Place) Image(setting KernelConfig) (engine.ImageInfo, error) {
 	look := func() (engine.ImageInfo, error) {
-		ctx, cancel := context.WithTimeout(context.Background(), e.Config.StartTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), p.Config.StartTimeout)
 		defer cancel()
-		return e.Supply.Images.get(ctx, e.Config.Engine, setting.Image)
+		return p.Supply.Images.get(ctx, p.Config.Engine, setting.Image)
 	}
 	until := time.Now().Add(answerTime)
 	image, err := look()
 	if setting.MakeImage == nil || !errors.Is(err, engine.ErrImageMissing) {
 		return image, err
 	}
-	if err := setting.MakeImage(e.Ctx, time.Until(until)); err != nil {
+	if err := setting.MakeImage(p.Ctx, time.Until(until)); err != nil {
 		return engine.ImageInfo{}, err
 	}
 	return look()
 }
 
 // Spec returns the engine's request for an unnamed session, by a configuration.
-func Spec(config *runs.Config) (engine.Spec, error) {
-	e := &Place{ID: "template", Config: config, Limits: &runs.Limits{Config: config}}
-	e.trust()
+func Spec(config *Config) (engine.Spec, error) {
+	p := &Place{ID: "template", Config: config, Limits: &runs.Limits{Rules: &config.Rules}}
+	p.trust()
 	for _, languages := range config.Containers() {
-		return e.Spec(languages, languages[0], engine.ImageInfo{}), nil
+		return p.Spec(languages, languages[0], engine.ImageInfo{}), nil
 	}
 	return engine.Spec{}, errNoLanguage
 }
@@ -286,39 +316,43 @@ var errNoLanguage = errors.New("all languages are switched off")
 // EndsMargin is how much longer than its kernels an engine keeps a container that no server asks for.
 const EndsMargin = time.Hour
 
-// Spec returns the settings of a container for these languages, in which one's interpreter starts first. Of the image it needs only
-// the processor, which all images of a volume share.
-func (e *Place) Spec(languages []runs.Language, first runs.Language, image engine.ImageInfo) engine.Spec {
-	setting := e.Config.Kernel(languages[0])
-	_, id := e.at()
+// Spec returns the settings of a container for these languages, in which one's interpreter starts first. Of the image it needs
+// the processor, which all images of a volume share, and the list of versions.
+func (p *Place) Spec(languages []runs.Language, first runs.Language, image engine.ImageInfo) engine.Spec {
+	setting := p.Config.Kernels[languages[0]]
+	_, id := p.at()
 	// A spare may become a named session's at any time: its kernels count from then on.
-	lasts, ends, grace := e.Named || IsSpare(id), time.Duration(0), time.Duration(0)
-	if most := e.Limits.Ends(); !IsSpare(id) {
+	lasts, ends, grace := p.Named || IsSpare(id), time.Duration(0), time.Duration(0)
+	if most := p.Limits.Ends(); !IsSpare(id) {
 		ends = most.Lifetime + most.IdleTimeout + EndsMargin
 	}
 	if lasts {
-		grace = e.Config.RetireTime()
+		grace = p.Config.RetireTime()
 	}
 	labels := map[string]string{
-		runs.LabelSession: LabelOf(e.at()), runs.LabelHost: e.Config.Host, runs.LabelLanguage: string(languages[0]),
-		runs.LabelNamed: fmt.Sprint(e.Named && e.SpareID == ""), // the owner's record says so of a spare's place
+		LabelSession: LabelOf(p.at()), LabelHost: p.Config.Host, LabelLanguage: string(languages[0]),
+		LabelNamed: fmt.Sprint(p.Named && p.spareID == ""), // the owner's record says so of a spare's place
 	}
-	if tenant, _ := e.at(); tenant != "" {
-		labels[runs.LabelTenant] = tenant
+	if tenant, _ := p.at(); tenant != "" {
+		labels[LabelTenant] = tenant
+	}
+	if versions := image.Labels[containers.LabelVersions]; versions != "" { // which every list of containers would have whole
+		hash := sha256.Sum256([]byte(versions))
+		labels[containers.LabelVersions] = hex.EncodeToString(hash[:8])
 	}
 	return engine.Spec{
-		Name:    e.Name(languages[0]),
-		Volume:  e.VolumeName(),
+		Name:    p.Name(languages[0]),
+		Volume:  p.volumeName(),
 		Labels:  labels,
 		Image:   setting.Image,
 		Arch:    image.Arch,
 		Command: containers.Supervisor(inOrder(languages, first)...),
-		Env:     e.environment(),
-		Limits:  e.Limits.Container(),
-		Mounts:  e.Config.Mounts,
-		Skills:  setting.Skills,
+		Env:     p.environment(),
+		Limits:  p.Limits.Container(),
+		Mounts:  p.Config.Mounts,
+		Skills:  p.Config.skills(),
 
-		VolumeBytes: e.Config.VolumeBytes, Lasts: lasts, Ends: ends, Grace: grace,
+		VolumeBytes: p.Config.VolumeBytes, Lasts: lasts, Ends: ends, Grace: grace,
 	}
 }
 
@@ -333,136 +367,231 @@ func inOrder(languages []runs.Language, first runs.Language) []string {
 	return names
 }
 
-// Init returns a new container's first message to the supervisor. warm: a kernel of the first language is made ready before a run
+// first returns a new container's first message to the supervisor. warm: a kernel of the first language is made ready before a run
 // asks for it.
-func (e *Place) Init(languages []runs.Language, first runs.Language, warm bool) protocol.Init {
+func (p *Place) first(languages []runs.Language, first runs.Language, warm bool) protocol.Init {
 	ready := []string{}
 	if warm {
 		ready = append(ready, string(first))
 	}
-	limits := e.Config.WireLimits()
+	limits := p.Config.wireLimits()
 	onEOF, freezeBytes := "exit", int64(0)
-	if e.Token != "" {
+	if p.token != "" {
 		onEOF = "wait"
 	}
-	if e.Named {
-		freezeBytes = e.Config.FreezeBytes
+	if p.Named {
+		freezeBytes = p.Config.FreezeBytes
 	}
-	memory := e.Limits.Container().MemoryBytes
+	memory := p.Limits.Container().MemoryBytes
 	return protocol.Init{
-		MemoryBytes: memory, FreezeBytes: freezeBytes, FreezeSeconds: int(e.Config.FreezeTime.Seconds()),
-		Twins: runs.MostTwins, TwinBytes: memory / runs.TwinShare,
-		WayOut: e.outPort(), Trust: e.certificates,
-		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, Env: e.Config.Env, Preload: e.Config.Preload(languages), Warm: ready,
-		IdleSeconds: int64(e.Limits.Ends().IdleTimeout.Seconds()), OnEOF: onEOF, Token: e.Token,
+		MemoryBytes: memory, FreezeBytes: freezeBytes, FreezeSeconds: int(p.Config.FreezeTime.Seconds()),
+		Twins: mostTwins, TwinBytes: memory / twinShare, SnapshotBytes: min(p.Config.FreezeBytes, snapshotBytes),
+		WayOut: p.outPort(), Trust: p.certificates,
+		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, StateDir: engine.StateDir, Env: p.Config.Env, Preload: p.Config.preload(languages), Warm: ready,
+		IdleSeconds: int64(p.Limits.Ends().IdleTimeout.Seconds()), OnEOF: onEOF, Token: p.token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
-		VolumeBytes: e.Config.VolumeBytes, VolumeFiles: e.Config.VolumeFiles, UndoBytes: e.Config.UndoBytes,
+		VolumeBytes: p.Config.VolumeBytes, VolumeFiles: p.Config.VolumeFiles, UndoBytes: p.Config.UndoBytes,
 	}
 }
 
-// MakeRoom removes anything with the name of a container: an ended one, a dead server's, or one that an engine did not finish
-// starting; or all of a session that was to be removed. The caller holds e.Mu.
-func (e *Place) MakeRoom(ctx context.Context, language runs.Language, mayBeThere bool) error {
-	if e.Stale {
-		for _, place := range slices.Compact([]string{e.SpareID, cmp.Or(e.Left, e.SpareID)}) {
-			was := &Place{ID: e.ID, SpareID: place, Config: e.Config}
-			if err := e.Config.Engine.Remove(ctx, was.Names(), []string{was.VolumeName()}); err != nil {
+// Opening asks for a container of a session. Its First language's interpreter starts first; Warm: before a run asks for it.
+type Opening struct {
+	Languages  []runs.Language
+	First      runs.Language
+	Image      engine.ImageInfo
+	Warm       bool
+	MayBeThere bool // the session had a container of this name
+	Uses       *runs.Usage
+}
+
+// Start makes a container and sends it its settings, whose key it returns. The session can be closed between two tries. The error is
+// a fault, except for the cause of that.
+func (p *Place) Start(o Opening) (c *kernel.Container, key string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := context.Cause(p.Ctx); err != nil {
+		return nil, "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), p.Config.StartTimeout)
+	defer cancel()
+	p.tried.Store(true)
+	name, setting, stale := o.Languages[0], p.Config.Kernels[o.First], p.stale
+	failed := func(err error) (*kernel.Container, string, error) {
+		if !errors.Is(err, engine.ErrPreparing) { // then nothing bears its name, and the image stays
+			p.Supply.Images.forget(setting.Image) // looking for it starts a stopped machine of the engine
+		}
+		return nil, "", Fault(p.Config.Engine, err, o.First, setting)
+	}
+	if err := p.makeRoom(ctx, name, o.MayBeThere || slices.Contains(p.asked, name)); err != nil {
+		return failed(err)
+	}
+	if stale { // from now on the files are this session's own
+		if err := o.Uses.Locked(o.Uses.Lock.Keep); err != nil {
+			p.Config.Logger.Warn("session lock", "session", p.ID, "error", err)
+		}
+	}
+	unsettle := p.Limits.Settle(p.record)
+	proc, err := p.Config.Engine.Start(ctx, p.Spec(o.Languages, o.First, o.Image))
+	if !errors.Is(err, engine.ErrPreparing) {
+		p.asked = append(p.asked, name)
+	}
+	if err != nil {
+		unsettle()
+		return failed(err)
+	}
+	c = kernel.NewContainer(proc, o.Languages, p.Conversation(name))
+	c.Begin(p.first(o.Languages, o.First, o.Warm))
+	p.noteVolume(proc)
+	key = p.settingsKey(o.Languages, o.Image)
+	p.noteSettings(o.First, key, o.Uses.Wake()) // while the supervisor comes up
+	return c, key, nil
+}
+
+// End removes the containers of a session that is over. With keepFiles it records that the session rests, and size of its files; nil:
+// unknown. Else it removes the volume too; if it cannot, a sweep does. kept reports whether the files stay: a stale place has none.
+func (p *Place) End(ctx context.Context, keepFiles bool, uses *runs.Usage, size *int64) (kept bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept = keepFiles && !p.stale
+	var volumes []string
+	if !kept {
+		volumes = []string{p.volumeName()}
+		if err := uses.Lock.Drop(); err != nil {
+			p.Config.Logger.Warn("session lock", "session", p.ID, "error", err)
+		}
+	}
+	if p.Used() || p.stale {
+		err = p.Config.Engine.Remove(ctx, p.names(), volumes)
+	}
+	if kept && err == nil {
+		p.rest(size, uses.History.Bytes())
+	}
+	return kept, err
+}
+
+// Leave records the sizes of files, nil: unknown, and history for the next server, once a container that starts is up or ctx ends, and
+// keeps others from starting until release.
+func (p *Place) Leave(ctx context.Context, size *int64, history int64) (release func()) {
+	for !p.mu.TryLock() {
+		if ctx.Err() != nil {
+			return func() {}
+		}
+		time.Sleep(LeaveTime / 40)
+	}
+	if size != nil && p.record != nil {
+		p.record.SizeBytes, p.record.HistoryBytes = *size, history
+		p.saveRecord()
+	}
+	for _, c := range p.ready {
+		c.Close()
+	}
+	return p.mu.Unlock
+}
+
+// makeRoom removes anything with the name of a container: an ended one, a dead server's, or one that an engine did not finish
+// starting; or all of a session that was to be removed. The caller holds p.mu.
+func (p *Place) makeRoom(ctx context.Context, language runs.Language, mayBeThere bool) error {
+	if p.stale {
+		for _, place := range slices.Compact([]string{p.spareID, cmp.Or(p.left, p.spareID)}) {
+			was := At(p.Config, p.ID, place)
+			if err := p.Config.Engine.Remove(ctx, was.names(), []string{was.volumeName()}); err != nil {
 				return err
 			}
 		}
-		e.Stale = false
+		p.stale = false
 	}
-	if _, ready := e.ReadyAs[string(language)]; !mayBeThere && !e.Resumed.Load() && !ready {
+	if _, ready := p.readyAs[string(language)]; !mayBeThere && !p.resumed.Load() && !ready {
 		return nil
 	}
-	return e.Config.Engine.Remove(ctx, []string{e.Name(language)}, nil)
+	return p.Config.Engine.Remove(ctx, []string{p.Name(language)}, nil)
 }
 
 // Remove removes a container, unless the session ends meanwhile: that removes it too, or another server owns it then.
-func (e *Place) Remove(ctx context.Context, language runs.Language) error {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if e.Ctx.Err() != nil {
+func (p *Place) Remove(ctx context.Context, language runs.Language) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.Ctx.Err() != nil {
 		return nil
 	}
-	return e.Config.Engine.Remove(ctx, []string{e.Name(language)}, nil)
+	return p.Config.Engine.Remove(ctx, []string{p.Name(language)}, nil)
 }
 
 // Join starts the program that connects its stdio to process 1's socket in one of the session's containers.
-func (e *Place) Join(ctx context.Context, language runs.Language) (engine.Process, error) {
-	return e.Exec(ctx, language, e.Config.Kernels[language].Join)
+func (p *Place) Join(ctx context.Context, language runs.Language) (engine.Process, error) {
+	p.tried.Store(true)
+	return p.Exec(ctx, language, p.Config.Kernels[language].Join)
 }
 
 // Exec starts a program in one of the session's containers.
-func (e *Place) Exec(ctx context.Context, language runs.Language, command []string) (engine.Process, error) {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if err := context.Cause(e.Ctx); err != nil {
+func (p *Place) Exec(ctx context.Context, language runs.Language, command []string) (engine.Process, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := context.Cause(p.Ctx); err != nil {
 		return nil, err // another server may own the container by now
 	}
-	return e.Config.Engine.Exec(ctx, e.Name(language), command)
+	return p.Config.Engine.Exec(ctx, p.Name(language), command)
 }
 
 // FilesThere returns a phrase, behind a sentence, that a formerly used session's files are there; empty: they are not, or it is
 // unknown. If its volume was removed, or its state folder restored without it, the next run of each language reports that. It
 // looks once, before anything makes the volume anew.
-func (e *Place) FilesThere() string {
-	e.Mu.Lock()
-	defer e.Mu.Unlock()
-	if e.looked || len(e.Record.Settings) == 0 { // it never had files
-		return e.files
+func (p *Place) FilesThere() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.looked || len(p.record.Settings) == 0 { // it never had files
+		return p.files
 	}
-	ctx, cancel := context.WithTimeout(e.Ctx, ListTimeout)
+	ctx, cancel := context.WithTimeout(p.Ctx, ListTimeout)
 	defer cancel()
-	inventory, err := e.Config.Engine.List(ctx, runs.LabelSession, LabelOf(e.at()))
+	inventory, err := p.Config.Engine.List(ctx, LabelSession, LabelOf(p.at()))
 	if err != nil {
-		e.Config.Logger.Debug("look for the volume", "session", e.ID, "error", err)
+		p.Config.Logger.Debug("look for the volume", "session", p.ID, "error", err)
 		return ""
 	}
-	e.looked = true
-	if slices.ContainsFunc(inventory.Volumes, func(v engine.Volume) bool { return v.Name == e.VolumeName() }) {
-		e.files = ". The session's files are there"
+	p.looked = true
+	if slices.ContainsFunc(inventory.Volumes, func(v engine.Volume) bool { return v.Name == p.volumeName() }) {
+		p.files = ". The session's files are there"
 	} else {
-		e.Lost()
+		p.Lost()
 	}
-	return e.files
+	return p.files
 }
 
-// NoteVolume records that a container came up, and notes for the next run the engine's report: it made a new volume, so the
+// noteVolume records that a container came up, and notes for the next run the engine's report: it made a new volume, so the
 // session's files are gone, or it kept a container for them.
-func (e *Place) NoteVolume(started engine.Started) {
-	if started.NewVolume && e.filled {
-		e.Lost()
+func (p *Place) noteVolume(started engine.Started) {
+	if started.NewVolume && p.filled {
+		p.Lost()
 	}
 	if started.OtherSettings {
-		e.Note("This session stays in a container with the settings that it was made with, because its files are in it: its limits may be smaller than asked for.")
+		p.Note("This session stays in a container with the settings that it was made with, because its files are in it: its limits may be smaller than asked for.")
 	}
-	e.filled = true
+	p.filled = true
 }
 
 // HasFiles reports whether the session may have files: false if no container ever came up and none starts now.
-func (e *Place) HasFiles() bool {
-	if e.Resumed.Load() || !e.Mu.TryLock() {
+func (p *Place) HasFiles() bool {
+	if p.resumed.Load() || !p.mu.TryLock() {
 		return true
 	}
-	defer e.Mu.Unlock()
-	return e.filled
+	defer p.mu.Unlock()
+	return p.filled
+}
+
+// IsResumed reports whether an earlier server left files, and maybe containers, under the session's id.
+func (p *Place) IsResumed() bool { return p.resumed.Load() }
+
+// Outlives reports whether the containers outlive a lost connection.
+func (p *Place) Outlives() bool { return p.token != "" }
+
+// Attach returns the first message of a further connection to a container; filesOnly: beside the one of another server.
+func (p *Place) Attach(filesOnly bool) protocol.Attach {
+	return protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: p.token, FilesOnly: filesOnly}
 }
 
 // Used reports whether anything of this session can be on the engine.
-func (e *Place) Used() bool { return e.Resumed.Load() || e.Tried.Load() }
-
-// Lock takes mu if it can before ctx ends, and reports whether it did.
-func (e *Place) Lock(ctx context.Context) bool {
-	for !e.Mu.TryLock() {
-		if ctx.Err() != nil {
-			return false
-		}
-		time.Sleep(LeaveTime / 40)
-	}
-	return true
-}
+func (p *Place) Used() bool { return p.resumed.Load() || p.tried.Load() }
 
 // ListTimeout bounds an engine's list of other servers' sessions.
 const ListTimeout = 10 * time.Second

@@ -19,7 +19,7 @@ import (
 // sessions took. They belong to nobody and to no tenant, use the server's own limits, and serve one session each. At its end a server leaves them to the next server of the same
 // state folder; they end by themselves if none takes them in the idle time.
 type spares struct {
-	config  *runs.Config
+	config  *Config
 	supply  *Supply
 	ctx     context.Context // of the background work
 	working *sync.WaitGroup
@@ -123,7 +123,6 @@ func (p *spares) Prewarm(languages []runs.Language) {
 	}
 }
 
-// fill makes the missing spares.
 func (p *spares) fill() {
 	p.filling.Lock()
 	defer p.filling.Unlock()
@@ -142,15 +141,14 @@ func (p *spares) fill() {
 	}
 }
 
-// dropOutdated discards spares with outdated skills.
 func (p *spares) dropOutdated() {
-	now := p.config.Kernel("").Skills.Key()
+	now := p.config.skills().Key()
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	p.Ready = slices.DeleteFunc(p.Ready, func(sp *spare) bool {
 		for _, made := range sp.skills {
 			if made != now {
-				p.Discard(sp)
+				p.discard(sp)
 				return true
 			}
 		}
@@ -189,8 +187,8 @@ func (p *spares) open() (*spare, error) {
 		return nil, err
 	}
 	sp := p.newSpare(id, lock)
-	sp.Record = state.NewRecord()
-	sp.Token = sp.Record.Token
+	sp.record = state.NewRecord()
+	sp.token = sp.record.Token
 	sp.trust()
 	sp.Growing = true
 	p.Ready = append(p.Ready, sp)
@@ -199,7 +197,7 @@ func (p *spares) open() (*spare, error) {
 
 func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 	return &spare{
-		Place: &Place{ID: id, Config: p.config, Supply: p.supply, Limits: &runs.Limits{Config: p.config}, Ctx: p.ctx},
+		Place: &Place{ID: id, Config: p.config, Supply: p.supply, Limits: &runs.Limits{Rules: &p.config.Rules}, Ctx: p.ctx},
 		Lock:  lock, containers: make(map[runs.Language]*kernel.Container), skills: make(map[runs.Language]string),
 	}
 }
@@ -208,12 +206,12 @@ func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 // session got a container.
 func (p *spares) grow(sp *spare, language runs.Language) error {
 	languages := sp.Config.ContainerOf(language)
-	setting := sp.Config.Kernel(language)
-	c, key, err := sp.start(languages, language, setting)
+	skills := sp.Config.skills()
+	c, key, err := sp.start(languages, language, sp.Config.Kernels[language])
 	p.Mu.Lock()
 	sp.Growing = false
 	if name := languages[0]; err == nil {
-		sp.containers[name], sp.Record.Settings[string(name)], sp.skills[name] = c, key, setting.Skills.Key()
+		sp.containers[name], sp.record.Settings[string(name)], sp.skills[name] = c, key, skills.Key()
 		for _, wanted := range p.wanted {
 			if wanted != language {
 				sp.prepare(wanted)
@@ -239,7 +237,7 @@ func (p *spares) grow(sp *spare, language runs.Language) error {
 }
 
 // start makes a container without anything of a session.
-func (sp *spare) start(languages []runs.Language, first runs.Language, setting runs.KernelConfig) (c *kernel.Container, key string, err error) {
+func (sp *spare) start(languages []runs.Language, first runs.Language, setting KernelConfig) (c *kernel.Container, key string, err error) {
 	image, err := sp.Image(setting)
 	if err != nil {
 		return nil, "", err
@@ -255,26 +253,26 @@ func (sp *spare) start(languages []runs.Language, first runs.Language, setting r
 	if err != nil {
 		return nil, "", err
 	}
-	message := sp.Init(languages, first, slices.Contains(sp.Config.Prewarm, first))
+	message := sp.first(languages, first, slices.Contains(sp.Config.Prewarm, first))
 	message.Spare, message.Env, message.Trust, message.WayOut = true, nil, "", 0
-	return sp.speak(proc, languages, message), sp.SpareKey(languages, image), nil
+	return sp.speak(proc, languages, message), sp.spareKey(languages, image), nil
 }
 
 // speak begins the exchange with the supervisor of a spare. Nobody takes its streams before it is bound.
 func (sp *spare) speak(proc engine.Process, languages []runs.Language, first any) *kernel.Container {
 	c := kernel.NewContainer(proc, languages, kernel.Options{
-		Limits: sp.Config.WireLimits(), Logger: sp.Config.Logger.With("place", sp.ID, "container", languages[0]), Spare: true,
+		Limits: sp.Config.wireLimits(), Logger: sp.Config.Logger.With("place", sp.ID, "container", languages[0]), Spare: true,
 	})
 	c.Begin(first)
 	return c
 }
 
-// Take returns a spare with a live container of this name, made with the settings of key; nil: there is none.
-func (p *spares) Take(name runs.Language, key string) *spare {
+// take returns a spare with a live container of this name, made with the settings of key; nil: there is none.
+func (p *spares) take(name runs.Language, key string) *spare {
 	p.Mu.Lock()
 	i := slices.IndexFunc(p.Ready, func(sp *spare) bool {
 		c := sp.containers[name]
-		return !sp.Growing && c != nil && c.Alive() && sp.Record.Settings[string(name)] == key
+		return !sp.Growing && c != nil && c.Alive() && sp.record.Settings[string(name)] == key
 	})
 	if i >= 0 {
 		sp := p.Ready[i]
@@ -322,8 +320,8 @@ func (p *spares) takeOver(id string, name runs.Language, key string) (*spare, er
 		return nil, nil
 	}
 	sp := p.newSpare(id, lock)
-	sp.Record = state.LoadRecord(p.config.StateDir, id)
-	if !lock.Waits() || sp.Record == nil || sp.Record.Settings[string(name)] != key {
+	sp.record = state.LoadRecord(p.config.StateDir, id)
+	if !lock.Waits() || sp.record == nil || sp.record.Settings[string(name)] != key {
 		lock.Unlock()
 		return nil, nil
 	}
@@ -332,7 +330,7 @@ func (p *spares) takeOver(id string, name runs.Language, key string) (*spare, er
 	_ = lock.Drop()
 	proc, err := sp.Join(ctx, name)
 	if err == nil {
-		c := sp.speak(proc, sp.Config.ContainerOf(name), protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: sp.Record.Token})
+		c := sp.speak(proc, sp.Config.ContainerOf(name), protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: sp.record.Token})
 		if err = c.AwaitAttached(ctx); err == nil {
 			sp.containers[name] = c
 			return sp, nil
@@ -351,12 +349,19 @@ func (p *spares) lose(sp *spare) {
 	defer p.Mu.Unlock()
 	if i := slices.Index(p.Ready, sp); i >= 0 && !p.closed && !sp.Growing {
 		p.Ready = slices.Delete(p.Ready, i, i+1)
-		p.Discard(sp)
+		p.discard(sp)
 	}
 }
 
-// Discard removes a spare that is no longer in p.Ready, unless the server ends: then a sweep does that. The caller holds p.Mu.
-func (p *spares) Discard(sp *spare) {
+// giveUp is discard of a spare that was taken.
+func (p *spares) giveUp(sp *spare) {
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	p.discard(sp)
+}
+
+// discard removes a spare that is no longer in p.Ready, unless the server ends: then a sweep does that. The caller holds p.Mu.
+func (p *spares) discard(sp *spare) {
 	if p.closed {
 		sp.Lock.Release()
 		return
@@ -370,7 +375,7 @@ func (p *spares) Discard(sp *spare) {
 
 // drop removes a spare that nobody else holds, and reports whether it could: a sweep removes the rest.
 func (p *spares) drop(ctx context.Context, sp *spare) bool {
-	err := p.config.Engine.Remove(ctx, sp.Names(), []string{sp.VolumeName()})
+	err := p.config.Engine.Remove(ctx, sp.names(), []string{sp.volumeName()})
 	sp.forget()
 	if err != nil {
 		p.config.Logger.Warn("container kept ready", "place", sp.ID, "error", err)
@@ -397,7 +402,7 @@ func (p *spares) Shrink() {
 		most = max(most, p.most(language))
 	}
 	for len(p.Ready) > most && !p.Ready[0].Growing {
-		p.Discard(p.Ready[0])
+		p.discard(p.Ready[0])
 		p.Ready = p.Ready[1:]
 	}
 }
@@ -450,7 +455,7 @@ func (sp *spare) lives() bool {
 
 // leave marks a spare as waiting for a later server.
 func (sp *spare) leave() error {
-	if err := sp.Record.Save(sp.Config.StateDir, sp.ID); err != nil {
+	if err := sp.record.Save(sp.Config.StateDir, sp.ID); err != nil {
 		return err
 	}
 	if err := sp.Lock.Wait(); err != nil {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // Supply is what all sessions of a server draw on: known images, turns to start containers, spares.
@@ -21,7 +20,7 @@ type Supply struct {
 const MostStarts = 8
 
 // NewSupply makes the supply of a server. Background work counts in working, and ends with ctx.
-func NewSupply(ctx context.Context, config *runs.Config, working *sync.WaitGroup) *Supply {
+func NewSupply(ctx context.Context, config *Config, working *sync.WaitGroup) *Supply {
 	s := &Supply{Starts: fair.NewOpen(MostStarts)}
 	s.Spares = &spares{config: config, supply: s, ctx: ctx, working: working}
 	return s
@@ -53,8 +52,8 @@ func (c *imageCache) get(ctx context.Context, on engine.Engine, ref string) (eng
 	return info, nil
 }
 
-// Forget drops an image that may be gone or replaced.
-func (c *imageCache) Forget(ref string) {
+// forget drops an image that may be gone or replaced.
+func (c *imageCache) forget(ref string) {
 	c.mu.Lock()
 	delete(c.known, ref)
 	c.mu.Unlock()

@@ -39,8 +39,7 @@ func own(t *testing.T, opts service.Options) *Engine {
 
 func linkOf(t *testing.T, e *Engine) *service.Link {
 	t.Helper()
-	l, err := e.Connect(t.Context())
-	must.OK(t, err)
+	l := must.Get(e.Connect(t.Context()))(t)
 	return l
 }
 
@@ -60,9 +59,7 @@ func signal(t *testing.T, e *Engine, s syscall.Signal) (pid int, wait func()) {
 func unavailable(t *testing.T, err error) *service.UnavailableError {
 	t.Helper()
 	var u *service.UnavailableError
-	if !errors.As(err, &u) {
-		t.Fatalf("not an UnavailableError: %v", err)
-	}
+	must.Hold(t, errors.As(err, &u), "not an UnavailableError: %v", err)
 	return u
 }
 
@@ -110,9 +107,7 @@ func TestServiceThatDiesIsReplaced(t *testing.T) {
 		wait()
 		startOn(t, e, spec)
 		should.OK(t, e.Remove(t.Context(), []string{spec.Name}, nil))
-		if linkOf(t, e) == before {
-			t.Error("the dead service is still in use")
-		}
+		should.Hold(t, linkOf(t, e) != before, "the dead service is still in use")
 	}
 }
 
@@ -195,18 +190,8 @@ func TestRuntimeThatCannotStartContainersIsReplaced(t *testing.T) {
 	e := own(t, service.Options{DockerHost: "unix:///no/such"}) // it begins with the default
 	startOn(t, e, python(t, "print(1)"))
 	info, err := e.Info(t.Context())
-	if err != nil || works == nil && info.RuntimeReason != "" || works != nil && info.OCIRuntime != "runc" {
-		t.Errorf("the runtime is %q (%s); %v", info.OCIRuntime, info.RuntimeReason, err)
-	}
-}
-
-// What has started a container fails for other reasons.
-func TestRuntimeThatIsNotReplaced(t *testing.T) {
-	e := own(t, service.Options{})
-	startOn(t, e, python(t, "print(1)"))
-	if before := linkOf(t, e); e.nextRuntime(t.Context(), before) || linkOf(t, e) != before {
-		t.Errorf("it is replaced by %+v", linkOf(t, e).Runtime)
-	}
+	should.Hold(t, err == nil && (works != nil || info.RuntimeReason == "") && (works == nil || info.OCIRuntime == "runc"),
+		"the runtime is %q (%s); %v", info.OCIRuntime, info.RuntimeReason, err)
 }
 
 // Another runtime than the one asked for is never used, and the error says what to do.
@@ -224,9 +209,8 @@ func TestRuntimeThatWasAskedForIsKept(t *testing.T) {
 				p.Close()
 				t.Fatal("another runtime was used than the one asked for")
 			}
-			if u := unavailable(t, err); !strings.Contains(u.Reason, test.reason) || !strings.Contains(u.Fix, test.fix) {
-				t.Errorf("%#v", err)
-			}
+			u := unavailable(t, err)
+			should.Hold(t, strings.Contains(u.Reason, test.reason) && strings.Contains(u.Fix, test.fix), "%#v", err)
 		})
 	}
 }
@@ -239,12 +223,10 @@ func TestOnlyAnImageStartsAMachine(t *testing.T) {
 	e := own(t, service.Options{Program: program, InMachine: true})
 	_, list := e.List(t.Context(), "x", "")
 	_, image := e.Image(t.Context(), "x")
-	if u := unavailable(t, list); !strings.HasSuffix(u.Reason, "is not running") {
-		t.Errorf("a list: %+v", u)
-	}
-	if u := unavailable(t, image); !strings.HasSuffix(u.Reason, "does not start") {
-		t.Errorf("an image: %+v", u)
-	}
+	u := unavailable(t, list)
+	should.Hold(t, strings.HasSuffix(u.Reason, "is not running"), "a list: %+v", u)
+	u = unavailable(t, image)
+	should.Hold(t, strings.HasSuffix(u.Reason, "does not start"), "an image: %+v", u)
 }
 
 // The profile is in the volume of the programs, also where the service does not see this machine's files.
@@ -259,17 +241,13 @@ func profileReaches(t *testing.T, onHost bool) {
 	e := own(t, service.Options{})
 	linkOf(t, e).OnHost = onHost
 	e.volumes.prefix = testVolume(t, "csm-test-") + "-"
-	attack, err := attacks.Container("seccomp")
-	must.OK(t, err)
-	program, err := attack.Program(testFacts(t))
-	must.OK(t, err)
+	attack := must.Get(attacks.Container("seccomp"))(t)
+	program := must.Get(attack.Program(testFacts(t)))(t)
 	spec := testSpec(t, "python3", "-c", program)
 	start := func() attacks.Outcome {
 		t.Helper()
-		answer, err := io.ReadAll(startOn(t, e, spec))
-		must.OK(t, err)
-		verdict, err := attacks.ParseVerdict(string(answer))
-		must.OK(t, err)
+		answer := must.Get(io.ReadAll(startOn(t, e, spec)))(t)
+		verdict := must.Get(attacks.ParseVerdict(string(answer)))(t)
 		return verdict.Outcome
 	}
 	should.Equal(t, start(), attacks.Held)

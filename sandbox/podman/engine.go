@@ -2,14 +2,13 @@
 // process 1's stdio. Package service finds or starts the service.
 //
 // Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager. Connection lends the shared connection to code
-// that needs more of Podman's API, such as building images. spec.go and seccomp.go list the permissions of a container, one line a
+// that needs more of Podman's API, such as building images. spec.go and seccomp.json list the permissions of a container, one line a
 // promise.
 package podman
 
 import (
 	"cmp"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/containers/podman/v5/pkg/specgen"
@@ -37,8 +36,6 @@ type Engine struct {
 	patience struct{ call, ping time.Duration } // callPatience and pingPatience, but in tests
 	// shape is containerSpec, but in tests that weaken it.
 	shape func(engine.Spec, hostFacts) *specgen.SpecGenerator
-
-	runtimeWorks atomic.Bool // a container started
 
 	ids     ids
 	volumes filledVolumes

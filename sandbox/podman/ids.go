@@ -138,14 +138,21 @@ func Subordinate(text, name string, uid int) int {
 	return sum
 }
 
-// makeSessionVolume makes the volume of a session for the given user, or leaves an existing one unchanged. It returns the volume's
+// stateSuffix ends the name of the volume at engine.StateDir, which lives and dies with the session's. No session's id has a dot.
+const stateSuffix = ".state"
+
+// makeSessionVolume makes the volumes of a session for the given user, or leaves existing ones unchanged. It returns the volume's
 // user, and its path on the engine's machine.
 func makeSessionVolume(ctx context.Context, name string, labels map[string]string, user int64) (int64, string, error) {
 	// Podman hands a volume without an owner to the user of the image's folder.
-	owner := map[string]string{"o": fmt.Sprintf("uid=%d,gid=%d", user, user)}
-	volume, err := makeVolume(ctx, libpod.VolumeOptions{Name: name, Labels: labels, Options: owner})
+	owner := func() map[string]string { return map[string]string{"o": fmt.Sprintf("uid=%d,gid=%d", user, user)} }
+	volume, err := makeVolume(ctx, libpod.VolumeOptions{Name: name, Labels: labels, Options: owner()})
 	if err != nil {
 		return 0, "", err
 	}
-	return cmp.Or(int64(volume.UID), plainUser), volume.Mountpoint, nil
+	user = cmp.Or(int64(volume.UID), plainUser)
+	if _, err := makeVolume(ctx, libpod.VolumeOptions{Name: name + stateSuffix, Labels: labels, Options: owner()}); err != nil {
+		return 0, "", err
+	}
+	return user, volume.Mountpoint, nil
 }

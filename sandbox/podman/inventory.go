@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -117,7 +118,6 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 	return found, err
 }
 
-// listTries bounds the tries of a list.
 const listTries = 10
 
 // steadily asks again if Podman fails over something that was removed while it listed it, as 4.3 does.
@@ -156,13 +156,20 @@ func listVolumes(conn context.Context, filters map[string][]string) ([]engine.Vo
 	for _, v := range list {
 		found = append(found, engine.Volume{Name: v.Name, Labels: v.Labels, Created: v.CreatedAt})
 	}
-	return found, nil
+	return slices.DeleteFunc(found, func(v engine.Volume) bool { // one that lost its session's volume is listed, so that it is removed
+		name, isState := strings.CutSuffix(v.Name, stateSuffix)
+		return isState && slices.ContainsFunc(list, func(o libpod.Volume) bool { return o.Name == name })
+	}), nil
 }
 
 // Remove implements engine.Engine. Containers go first, several at once, because a volume in use stays.
 func (e *Engine) Remove(ctx context.Context, names, volumeNames []string) error {
 	err := e.removeAll(ctx, names, removeContainer)
-	return errors.Join(err, e.removeAll(ctx, volumeNames, removeVolume))
+	var both []string
+	for _, name := range volumeNames {
+		both = append(both, name, name+stateSuffix)
+	}
+	return errors.Join(err, e.removeAll(ctx, both, removeVolume))
 }
 
 func (e *Engine) removeAll(ctx context.Context, names []string, remove func(context.Context, string) error) error {

@@ -15,7 +15,7 @@ func Kernel(language sandbox.Language, image string) sandbox.KernelConfig {
 		Join: containers.Join(), Install: containers.Install(string(language)), Setup: "code-sandbox-mcp setup",
 	}
 	if language == sandbox.Python {
-		kernel.Document = containers.Document()
+		kernel.Document, kernel.Picture = containers.Document(), containers.Picture()
 	}
 	return kernel
 }

@@ -77,8 +77,7 @@ func start(tb testing.TB, spec engine.Spec) engine.Process {
 
 func startOn(tb testing.TB, e *Engine, spec engine.Spec) engine.Process {
 	tb.Helper()
-	p, err := e.Start(tb.Context(), spec)
-	must.OK(tb, err)
+	p := must.Get(e.Start(tb.Context(), spec))(tb)
 	tb.Cleanup(func() { p.Close() })
 	return p
 }
@@ -87,8 +86,7 @@ func startOn(tb testing.TB, e *Engine, spec engine.Spec) engine.Process {
 func output(tb testing.TB, spec engine.Spec) string {
 	tb.Helper()
 	p := start(tb, spec)
-	out, err := io.ReadAll(p)
-	must.OK(tb, err)
+	out := must.Get(io.ReadAll(p))(tb)
 	if p.Stderr() != "" {
 		tb.Logf("stderr: %s", p.Stderr())
 	}
@@ -101,7 +99,6 @@ func python(tb testing.TB, code string) engine.Spec {
 
 func readFile(tb testing.TB, path string) string {
 	tb.Helper()
-	text, err := os.ReadFile(path)
-	must.OK(tb, err)
+	text := must.Get(os.ReadFile(path))(tb)
 	return string(text)
 }

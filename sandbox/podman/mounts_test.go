@@ -3,7 +3,6 @@
 package podman
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,8 +17,7 @@ import (
 // hostFolder is a folder that everybody may read, as all of what is above it.
 func hostFolder(t *testing.T, mode os.FileMode) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "csm-mount-")
-	must.OK(t, err)
+	folder := must.Get(os.MkdirTemp("", "csm-mount-"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	for path, mode := range map[string]os.FileMode{"open.txt": 0o666, "closed.txt": 0o600, "run.sh": 0o755} {
 		must.OK(t, os.WriteFile(filepath.Join(folder, path), []byte("#!/bin/sh\necho "+path), 0o600))
@@ -59,9 +57,7 @@ func TestFoldersOfTheHost(t *testing.T) {
 			spec := python(t, tryMount)
 			folder := hostFolder(t, test.mode)
 			spec.Mounts = []engine.Mount{{Folder: folder, Name: "m", Writable: test.writable}}
-			if got := output(t, spec); got != test.want {
-				t.Errorf("got  %swant %s", got, test.want)
-			}
+			should.Equal(t, output(t, spec), test.want)
 			_, err := os.Stat(filepath.Join(folder, "new.txt"))
 			should.Equal(t, err == nil, test.writable && test.mode == 0o777, "new.txt is there")
 		})
@@ -98,27 +94,6 @@ func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 				startOn(t, e, other)
 			})
 		}
-	}
-}
-
-// Where this user may not look into a volume, a container on an empty one decides.
-func TestWhetherItIsTheVolume(t *testing.T) {
-	e := own(t, service.Options{})
-	spec := python(t, "print(1)")
-	if !e.startsOnAnotherVolume(t.Context(), spec) || !e.runtimeWorks.Load() {
-		t.Error("a container does not start on an empty volume")
-	}
-	spec.Image = "no.example/such:image"
-	if e.startsOnAnotherVolume(t.Context(), spec) {
-		t.Error("a container starts without an image")
-	}
-	oci := errors.New("crun: OCI runtime error")
-	if mayBeMounts(spec, oci) {
-		t.Error("it may be mounts where there are none")
-	}
-	spec.Mounts = []engine.Mount{{Name: "m"}}
-	if !mayBeMounts(spec, oci) || !mayBeMounts(spec, engine.ErrNoInterpreter) || mayBeMounts(spec, engine.ErrImageMissing) {
-		t.Error("it is not known when it may be mounts")
 	}
 }
 

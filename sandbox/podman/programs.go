@@ -49,7 +49,6 @@ func programsHash(arch string, gVisor bool) (string, error) {
 	return hex.EncodeToString(sum[:])[:hashLen], nil
 }
 
-// programFiles returns the volume's files.
 func programFiles(arch string, gVisor bool) ([]containers.File, error) {
 	files, err := containers.Programs(arch)
 	files = append(files, containers.File{Path: profileName, Mode: 0o644, Content: profileOf(gVisor)})

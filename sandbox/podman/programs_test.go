@@ -21,6 +21,7 @@ import (
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -36,8 +37,7 @@ func testVolume(t *testing.T, prefix string) string {
 
 func mountpoint(t *testing.T, volume string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "podman", "volume", "inspect", "--format", "{{.Mountpoint}}", volume).Output()
-	must.OK(t, err)
+	out := must.Get(exec.CommandContext(t.Context(), "podman", "volume", "inspect", "--format", "{{.Mountpoint}}", volume).Output())(t)
 	return strings.TrimSpace(string(out))
 }
 
@@ -54,9 +54,7 @@ print(subprocess.run([path + "supervisor"], capture_output=True).returncode, len
 print([line.split()[3] for line in open("/proc/mounts") if " /opt/code-sandbox-mcp " in line][0])`)
 	lines := strings.Split(output(t, spec), "\n")
 	want := []string{"Read-only file system; Permission denied; Read-only file system", "Read-only file system; Permission denied", "1 True"}
-	if len(lines) != 5 || !slices.Equal(lines[:3], want) {
-		t.Fatalf("it says %q", lines)
-	}
+	must.Hold(t, len(lines) == 5 && slices.Equal(lines[:3], want), "it says %q", lines)
 	for _, option := range []string{"ro", "nosuid", "nodev"} {
 		if !slices.Contains(strings.Split(lines[3], ","), option) {
 			t.Errorf("the mount has %s, and not %s", lines[3], option)
@@ -75,9 +73,7 @@ func TestAVolumeOfProgramsIsMended(t *testing.T) {
 		must.OK(t, err)
 		return filled
 	}
-	if !filled(true) {
-		t.Error("a volume that is made has the files already")
-	}
+	should.Hold(t, filled(true), "a volume that is made has the files already")
 	folder := mountpoint(t, name)
 	inside := func(path string) string { return filepath.Join(folder, path) }
 	for what, spoil := range map[string]func() error{
@@ -94,12 +90,9 @@ func TestAVolumeOfProgramsIsMended(t *testing.T) {
 	} {
 		for _, onHost := range []bool{true, false} {
 			must.OK(t, spoil())
-			if got := filled(onHost); got != (what != "nothing") {
-				t.Errorf("%s: filled again: %v, on this host: %v", what, got, onHost)
-			}
-			if !holds(onDisk(folder), files) || filled(onHost) {
-				t.Errorf("%s: it is not mended, on this host: %v", what, onHost)
-			}
+			got := filled(onHost)
+			should.Hold(t, got == (what != "nothing"), "%s: filled again: %v, on this host: %v", what, got, onHost)
+			should.Hold(t, holds(onDisk(folder), files) && !filled(onHost), "%s: it is not mended, on this host: %v", what, onHost)
 		}
 	}
 }
@@ -142,9 +135,8 @@ func TestAVolumeWhoseFillerWasKilled(t *testing.T) {
 	files := []containers.File{{Path: "supervisor", Mode: 0o711, Content: []byte("program")}}
 	image, name, conn := testimage.BarePython(t), testVolume(t, "csm-test-"), linkOf(t, testEngine).Context(t.Context())
 	left := exec.CommandContext(t.Context(), "podman", "create", "--name", name+"-"+fillSuffix, "--volume", name+":"+volumeMount, image, "true")
-	if out, err := left.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out, err := left.CombinedOutput()
+	must.Hold(t, err == nil, "%v: %s", err, out)
 	short, cancel := context.WithTimeout(conn, 4*fillPause)
 	defer cancel()
 	if _, _, err := fill(short, true, image, name, files); !errors.Is(err, context.DeadlineExceeded) {
@@ -185,9 +177,8 @@ func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 		func() error { return nil },
 	} {
 		p := startOn(t, e, spec)
-		if _, err := io.ReadAll(p); err != nil || !strings.HasPrefix(p.Stderr(), "supervisor: ") {
-			t.Errorf("it said %q, %v", p.Stderr(), err)
-		}
+		_, err := io.ReadAll(p)
+		should.Hold(t, err == nil && strings.HasPrefix(p.Stderr(), "supervisor: "), "it said %q, %v", p.Stderr(), err)
 		p.Close()
 		must.OK(t, errors.Join(e.Remove(t.Context(), []string{spec.Name}, nil), spoil()))
 	}
@@ -196,9 +187,7 @@ func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 // Another server, of another version, removes the volume while Podman mounts it.
 func TestALostFolderOfTheProgramsIsKnown(t *testing.T) {
 	err := testEngine.startError(errors.New("attach: preparing container 62bc for attach: lchown /volumes/" + testEngine.volumes.prefix + "ab4a/_data: no such file or directory"))
-	if !errors.Is(err, errProgramsGone) {
-		t.Errorf("it is taken for %v", err)
-	}
+	should.Hold(t, errors.Is(err, errProgramsGone), "it is taken for %v", err)
 }
 
 func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
@@ -214,14 +203,12 @@ func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
 	must.OK(t, should.ErrOf(testEngine.RemoveOldVolumes(t.Context())))
 	after := volumesOf(t)
 	for _, name := range before {
-		if gone := !slices.Contains(after, name); gone && (name == used || name == foreign) || !gone && name == other {
-			t.Errorf("%s was removed: %v", name, gone)
-		}
+		gone := !slices.Contains(after, name)
+		should.Hold(t, (!gone || name != used && name != foreign) && (gone || name != other), "%s was removed: %v", name, gone)
 	}
 	hash, err := programsHash(runtime.GOARCH, false)
-	if current := programsVolume + hash; err != nil || !slices.Contains(after, current) {
-		t.Errorf("%s, of this version, is not there: %v", current, err)
-	}
+	current := programsVolume + hash
+	should.Hold(t, err == nil && slices.Contains(after, current), "%s, of this version, is not there: %v", current, err)
 }
 
 func volumesOf(t *testing.T) []string {
@@ -229,9 +216,94 @@ func volumesOf(t *testing.T) []string {
 	var out []byte
 	err := errors.ErrUnsupported
 	for try := 0; err != nil; try++ { // it fails where another test removes a volume that it has just seen
-		if out, err = exec.CommandContext(t.Context(), "podman", "volume", "ls", "--quiet").Output(); err != nil && try == 20 {
-			t.Fatal(err)
-		}
+		out, err = exec.CommandContext(t.Context(), "podman", "volume", "ls", "--quiet").Output()
+		must.Hold(t, err == nil || try != 20, "%v", err)
 	}
 	return strings.Fields(string(out))
+}
+
+// skillsOfTest are the test's own, whose volume goes with it.
+func skillsOfTest(t *testing.T, content string) *engine.Files {
+	hash := "test" + strings.ToLower(rand.Text())
+	t.Cleanup(func() {
+		should.OK(t, testEngine.Remove(context.Background(), nil, []string{skillsVolume + hash}))
+	})
+	return &engine.Files{Hash: hash, Read: func() ([]containers.File, error) {
+		return []containers.File{
+			{Path: "a/SKILL.md", Mode: 0o644, Content: []byte(content)},
+			{Path: "a/scripts/run.sh", Mode: 0o755, Content: []byte("#!/bin/sh\necho run by its path\n")},
+		}, nil
+	}}
+}
+
+const readSkill = `print(open("/mnt/skills/a/SKILL.md").read())`
+
+func TestCodeCanReadAndRunSkillsAndNotChangeThem(t *testing.T) {
+	files := skillsOfTest(t, "first")
+	spec := python(t, `import os, subprocess
+path = "/mnt/skills/a/"
+def refused(what, *arguments):
+    try: what(*arguments)
+    except OSError as error: return error.strerror
+    return "not refused"
+print(refused(open, path + "new", "w"), refused(os.remove, path + "SKILL.md"), refused(os.chmod, path + "SKILL.md", 0o777), refused(os.rename, path, "/mnt/skills/b"), sep="; ")
+print(subprocess.run([path + "scripts/run.sh"], capture_output=True, text=True).stdout.strip())
+print([line.split()[3] for line in open("/proc/mounts") if " /mnt/skills " in line][0])
+`+readSkill)
+	spec.Skills = files
+	lines := strings.Split(output(t, spec), "\n")
+	const readOnly = "Read-only file system"
+	want := []string{strings.Join([]string{readOnly, readOnly, readOnly, readOnly}, "; "), "run by its path"}
+	must.Hold(t, len(lines) == 5 && slices.Equal(lines[:2], want) && lines[3] == "first", "it says %q", lines)
+	for _, option := range []string{"ro", "nosuid", "nodev"} {
+		if !slices.Contains(strings.Split(lines[2], ","), option) {
+			t.Errorf("the mount has %s, and not %s", lines[2], option)
+		}
+	}
+}
+
+// Somebody removes the volume between two containers, or spoils it before a server has seen it whole.
+func TestAVolumeOfSkillsIsWholeInEachContainer(t *testing.T) {
+	files := skillsOfTest(t, "text") // whose container goes before it
+	spec := python(t, readSkill)
+	spec.Skills = files
+	name := skillsVolume + spec.Skills.Hash
+	for what, spoil := range map[string]func() error{
+		"nothing is": func() error { return nil },
+		"it is gone": func() error { return testEngine.Remove(t.Context(), nil, []string{name}) },
+	} {
+		for range 2 {
+			should.Equal(t, output(t, spec), "text\n", "%s: code reads", what)
+			must.OK(t, testEngine.Remove(t.Context(), []string{spec.Name}, nil))
+			must.OK(t, spoil())
+		}
+	}
+	should.Equal(t, output(t, spec), "text\n", "code reads")
+	must.OK(t, os.Remove(filepath.Join(mountpoint(t, name), "a", "SKILL.md")))
+	must.OK(t, testEngine.Remove(t.Context(), []string{spec.Name}, nil))
+	startOn(t, own(t, service.Options{}), spec)
+	should.OK(t, should.ErrOf(os.Stat(filepath.Join(mountpoint(t, name), "a", "SKILL.md"))), "another server does not mend it")
+}
+
+// A container keeps the skills that it was made with; what no container has any more goes when others come.
+func TestSkillsOfLiveContainersStay(t *testing.T) {
+	files := []*engine.Files{skillsOfTest(t, "1"), skillsOfTest(t, "2"), skillsOfTest(t, "3")}
+	live, ended, next := python(t, idle), python(t, readSkill), python(t, readSkill)
+	live.Skills, ended.Skills, next.Skills = files[0], files[1], files[2]
+	start(t, live)
+	output(t, ended)
+	must.OK(t, testEngine.Remove(t.Context(), []string{ended.Name}, nil))
+	should.Equal(t, output(t, next), "3\n", "code reads")
+	have := volumesOf(t)
+	for _, c := range []struct {
+		skills *engine.Files
+		stays  bool
+	}{{live.Skills, true}, {ended.Skills, false}, {next.Skills, true}} {
+		should.Equal(t, slices.Contains(have, skillsVolume+c.skills.Hash), c.stays, "the volume of %s is there", c.skills.Hash)
+	}
+	must.OK(t, testEngine.Remove(t.Context(), []string{next.Name}, nil))
+	must.OK(t, should.ErrOf(testEngine.RemoveOldVolumes(t.Context())))
+	if have := volumesOf(t); slices.Contains(have, skillsVolume+next.Skills.Hash) || !slices.Contains(have, skillsVolume+live.Skills.Hash) {
+		t.Errorf("gc left %q", have)
+	}
 }

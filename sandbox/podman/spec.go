@@ -96,12 +96,16 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 		RawImageName: spec.Image,
 		// VOLUME lines of an image would be more storage, without bounds.
 		ImageVolumeMode: "ignore",
-		// The one place that keeps data. Packages installed there contain libraries and programs, so execution is allowed;
+		// The places that keep data. Packages installed in the first contain libraries and programs, so execution is allowed;
 		// set-user-id files and devices mean nothing.
 		Volumes: append([]*specgen.NamedVolume{{
 			Name:    spec.Volume,
 			Dest:    engine.WorkDir,
 			Options: []string{"rw", "nosuid", "nodev"},
+		}, {
+			Name:    spec.Volume + stateSuffix,
+			Dest:    engine.StateDir,
+			Options: []string{"rw", "nosuid", "nodev", "noexec"},
 		}, {
 			// Process 1 and the kernels.
 			Name:    host.programs,
@@ -138,7 +142,7 @@ func security(host hostFacts) specgen.ContainerSecurityConfig {
 		// Set-user-id programs of the image stay powerless.
 		NoNewPrivileges: ptr(true),
 		Privileged:      ptr(false),
-		// seccomp.go lists the rest.
+		// seccomp.json lists the rest.
 		SeccompProfilePath: host.seccompPath,
 		ReadOnlyFilesystem: ptr(true),
 		// Podman's own tmpfs mounts over a read-only root have no size; Mounts sets ours. Without them Podman 5 makes /dev read-only

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
@@ -37,8 +39,7 @@ func TestContainerSpec(t *testing.T) {
 		},
 		Mounts: []engine.Mount{{Folder: "/srv/data", Name: "data"}, {Folder: "/srv/results", Name: "out", Writable: true}},
 	}, hostFacts{seccompPath: "/state/seccomp.json", programs: "programs", ids: idSpace{rootless: true, count: MinIDs}, user: 12345})
-	text, err := json.MarshalIndent(spec, "", "  ")
-	must.OK(t, err)
+	text := must.Get(json.MarshalIndent(spec, "", "  "))(t)
 	golden(t, "testdata/spec.json", append(text, '\n'))
 }
 
@@ -46,44 +47,117 @@ func TestSpecKeepsToTheHostsHardLimits(t *testing.T) {
 	limits := engine.Limits{PIDs: 256, OpenFiles: 1024}
 	got := make(map[string]uint64)
 	for _, l := range rlimits(limits, hostFacts{maxOpenFiles: 512, maxProcesses: 300}) {
-		if l.Soft != l.Hard {
-			t.Errorf("%s can be raised from %d to %d", l.Type, l.Soft, l.Hard)
-		}
+		should.Hold(t, l.Soft == l.Hard, "%s can be raised from %d to %d", l.Type, l.Soft, l.Hard)
 		got[l.Type] = l.Hard
 	}
-	if got["nofile"] != 512 || got["nproc"] != 300 || got["core"] != 0 || len(got) != 3 {
-		t.Errorf("got %v", got)
-	}
+	should.Hold(t, got["nofile"] == 512 && got["nproc"] == 300 && got["core"] == 0 && len(got) == 3, "got %v", got)
 }
 
 func TestZeroLimitsSetNone(t *testing.T) {
 	r := cgroupLimits(engine.Limits{}, hostFacts{})
-	if r.Memory != nil || r.CPU != nil || r.Pids != nil {
-		t.Errorf("got %+v", r)
-	}
-	if got := rlimits(engine.Limits{}, hostFacts{}); len(got) != 1 || got[0].Type != "core" {
-		t.Errorf("got %+v", got)
-	}
+	should.Hold(t, r.Memory == nil && r.CPU == nil && r.Pids == nil, "got %+v", r)
+	got := rlimits(engine.Limits{}, hostFacts{})
+	should.Hold(t, len(got) == 1 && got[0].Type == "core", "got %+v", got)
 	// Podman's default for open files may be more than its service can set.
-	if got := rlimits(engine.Limits{}, hostFacts{maxOpenFiles: 512, maxProcesses: 300}); len(got) != 3 || got[1].Hard != 512 {
-		t.Errorf("got %+v", got)
-	}
+	got = rlimits(engine.Limits{}, hostFacts{maxOpenFiles: 512, maxProcesses: 300})
+	should.Hold(t, len(got) == 3 && got[1].Hard == 512, "got %+v", got)
 }
 
 // gVisor's process has several threads for a process of the code's.
 func TestGVisorHasMoreTasks(t *testing.T) {
 	r := cgroupLimits(engine.Limits{PIDs: 100}, hostFacts{gVisor: true})
-	if r.Pids == nil || r.Pids.Limit != 400 {
-		t.Errorf("got %+v", r.Pids)
-	}
+	should.Hold(t, r.Pids != nil && r.Pids.Limit == 400, "got %+v", r.Pids)
 }
 
 func TestSpecIsPure(t *testing.T) {
 	spec := engine.Spec{Name: "n", Image: "i", Limits: engine.Limits{MemoryBytes: 5, CPUs: 1}}
-	first, err := json.Marshal(containerSpec(spec, hostFacts{}))
-	must.OK(t, err)
+	first := must.Get(json.Marshal(containerSpec(spec, hostFacts{})))(t)
 	second, err := json.Marshal(containerSpec(spec, hostFacts{}))
-	if err != nil || !bytes.Equal(first, second) {
-		t.Errorf("the same input gave\n%s\n%s\n%v", first, second, err)
+	should.Hold(t, err == nil && bytes.Equal(first, second), "the same input gave\n%s\n%s\n%v", first, second, err)
+}
+
+// Nodes of Kubernetes read profiles as the OCI has them, which name no architectures that others include.
+func TestSeccompProfile(t *testing.T) {
+	for name, isThere := range map[string]bool{`"subArchitectures": []`: true, `"subArchitectures": ["`: false} {
+		should.Equal(t, bytes.Contains(SeccompProfile(), []byte(name)), isThere, "%s", name)
+	}
+	ofPodman := regexp.MustCompile(`(?s)"archMap": \[.*?\n  \]`)
+	golden(t, "../../docs/deploy/kubernetes/seccomp.json", ofPodman.ReplaceAll(SeccompProfile(), []byte(`"architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"]`)))
+}
+
+func TestGVisorsProfileFallsBackOnNothing(t *testing.T) {
+	var profile seccompProfile
+	must.OK(t, json.Unmarshal(gVisorProfile(), &profile))
+	at := slices.IndexFunc(profile.Syscalls, func(r seccompRule) bool { return slices.Contains(r.Names, "clone3") })
+	if r := profile.Syscalls[at]; r.Action != "SCMP_ACT_ALLOW" || r.ErrnoRet != nil || profile.DefaultErrnoRet != 38 || len(profile.ArchMap) != 2 {
+		t.Errorf("clone3: %+v", r)
+	}
+}
+
+// A call in two lists would do what the library that reads the profile makes of it.
+func TestEveryCallIsDecidedOnce(t *testing.T) {
+	var profile seccompProfile
+	must.OK(t, json.Unmarshal(SeccompProfile(), &profile))
+	decided, compared := make(map[string]bool), make(map[string]bool)
+	for _, rule := range profile.Syscalls {
+		for _, name := range rule.Names {
+			if len(rule.Args) > 0 {
+				compared[name] = true
+				continue
+			}
+			should.Hold(t, !decided[name], "%s is decided twice", name)
+			decided[name] = true
+		}
+		should.Hold(t, rule.Comment != "" && slices.IsSorted(rule.Names), "%v have no reason, or are not sorted", rule.Names)
+	}
+	for name := range compared {
+		should.Hold(t, !decided[name], "%s is decided both with and without its arguments", name)
+	}
+}
+
+func TestUsersOfSessions(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		space       idSpace
+		first, last int64
+		namespace   bool
+	}{
+		{"root's Podman", idSpace{}, 1_900_000_000, 1_999_999_999, false},
+		{"an ordinary user's", idSpace{rootless: true, count: 65537}, 10_000, 59_999, true},
+		{"just enough ids", idSpace{rootless: true, count: 65536}, 10_000, 59_999, true},
+		{"too few ids", idSpace{rootless: true, count: 65535}, 1000, 1000, false},
+		{"one id", idSpace{rootless: true, count: 1}, 1000, 1000, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var seen []int64
+			for _, volume := range []string{"", "csm-abcdef-one", "csm-abcdef-two", "csm-abcdef-three"} {
+				user := test.space.userOf(volume)
+				should.Hold(t, user >= test.first && user <= test.last, "%q is for user %d", volume, user)
+				should.Equal(t, test.space.userOf(volume), user, "%q is for %d, and then for", volume, user)
+				seen = append(seen, user)
+			}
+			slices.Sort(seen)
+			should.Hold(t, len(slices.Compact(seen)) >= 4 || test.first == test.last, "two of four sessions share a user")
+			ns, mappings := test.space.userNamespace()
+			should.Equal(t, ns.IsPrivate() && mappings != nil, test.namespace, "a user namespace")
+			if test.namespace && test.last >= int64(mappings.UIDMap[0].Size) {
+				t.Errorf("users up to %d are outside of a namespace of %d", test.last, mappings.UIDMap[0].Size)
+			}
+		})
+	}
+}
+
+func TestSubordinateIDs(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want int
+	}{
+		{"", 0},
+		{"me:100000:65536", 65536},
+		{"1000:100000:65536\n", 65536},
+		{"you:1:5\nme:1:32768\n  me:100000:32768  \nme:1:2:3\nme:1:-5\nme:1:many\n#me:1:7", 65536},
+		{"me2:1:5\n10001:1:5", 0},
+	} {
+		should.Equal(t, Subordinate(test.text, "me", 1000), test.want, "%q", test.text)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
 	"path"
@@ -44,9 +43,6 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, e
 			return engine.Started{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 		}
 	case l != nil && errors.Is(err, errProgramsGone) && e.mend(ctx, l, spec):
-	case l != nil && mayBeMounts(spec, err) && e.startsOnAnotherVolume(ctx, spec):
-		return engine.Started{}, fmt.Errorf("%w: %w", engine.ErrNoPlaceForMounts, err)
-	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
 	case l != nil && e.AsksForRuntime() && (runtimeFailed(err) || libpod.Says(err, "container create failed")):
 		return engine.Started{}, e.RuntimeUnfit(err)
 	default:
@@ -68,7 +64,6 @@ func (e *Engine) startOn(ctx context.Context, spec engine.Spec) (*process, *serv
 	defer cancel()
 	p, err := e.tryStart(limited, l, spec)
 	if err == nil {
-		e.runtimeWorks.Store(true)
 		return p, l, nil
 	}
 	if errors.Is(err, engine.ErrPreparing) {
@@ -103,28 +98,6 @@ func checkPlaces(volume string, mounts []engine.Mount, gVisor bool) error {
 		}
 	}
 	return nil
-}
-
-// mayBeMounts reports whether a container may have failed to start because code put something else at the mount points of this
-// machine's folders. Runtimes say that in many ways, or not at all.
-func mayBeMounts(spec engine.Spec, err error) bool {
-	return len(spec.Mounts) > 0 && (runtimeFailed(err) || errors.Is(err, engine.ErrNoInterpreter))
-}
-
-// startsOnAnotherVolume reports whether a container that failed to start does start on an empty volume. It leaves nothing.
-func (e *Engine) startsOnAnotherVolume(ctx context.Context, spec engine.Spec) bool {
-	spec.Name += "-empty"
-	spec.Volume += "-empty"
-	spec.Labels = maps.Clone(spec.Labels)
-	spec.Labels[sandbox.LabelNamed] = "false" // a sweep removes it, should this server end before it does
-	p, _, err := e.startOn(ctx, spec)
-	if err == nil {
-		_ = p.Close()
-	}
-	if err := e.Remove(context.WithoutCancel(ctx), []string{spec.Name}, []string{spec.Volume}); err != nil {
-		e.Log.Warn("a container on an empty volume could not be removed", "container", spec.Name, "error", err)
-	}
-	return err == nil
 }
 
 func (e *Engine) tryStart(ctx context.Context, l *service.Link, spec engine.Spec) (*process, error) {
@@ -187,11 +160,6 @@ func (e *Engine) create(ctx context.Context, l *service.Link, spec engine.Spec, 
 // runtimeFailed reports whether the OCI runtime itself gave up, as opposed to a command that is not in the image.
 func runtimeFailed(err error) bool {
 	return libpod.Says(err, "oci runtime error", "default oci runtime", "cgroups in hybrid mode")
-}
-
-// nextRuntime changes no runtime that once started a container: sessions depend on its service.
-func (e *Engine) nextRuntime(ctx context.Context, failed *service.Link) bool {
-	return !e.runtimeWorks.Load() && e.NextRuntime(ctx, failed)
 }
 
 func createError(err error) error {

@@ -24,8 +24,9 @@ type Start struct {
 	Env  map[string]string `json:"env,omitempty"`
 	Dir  string            `json:"dir,omitempty"` // empty: the work directory
 	PTY  *Size             `json:"pty,omitempty"` // nil: pipes
-	// NoGrowth: it makes no files larger, so that no limit of them refuses it.
+	// NoGrowth: it makes no files larger, so that no limit of them refuses it. NoChange: it changes none, so that files may go back meanwhile.
 	NoGrowth bool `json:"no_growth,omitempty"`
+	NoChange bool `json:"no_change,omitempty"`
 }
 
 // Input is any later message of a server. One of its fields is set. Data and Close wait for Took of the one before.
@@ -54,8 +55,12 @@ type Output struct {
 	Exit   *Exit  `json:"exit,omitempty"`
 }
 
-// Exit is a program's end. Signal is 0 if none ended it.
+// Exit is a program's end. Signal is 0 if none ended it. Cause is CauseMemory if the supervisor stopped it for that.
 type Exit struct {
-	Code   int `json:"code"`
-	Signal int `json:"signal,omitempty"`
+	Code   int    `json:"code"`
+	Signal int    `json:"signal,omitempty"`
+	Cause  string `json:"cause,omitempty"`
 }
+
+// CauseMemory is the cause of an end for want of memory.
+const CauseMemory = "memory"

@@ -3,7 +3,10 @@
 // receiver bounds and checks each field.
 package protocol
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 const (
 	// Version is the protocol's version.
@@ -26,9 +29,11 @@ type Head struct {
 // Init is the message init, and bind, which replaces it for a spare. Each bound is the server's, and the nearest that a supervisor
 // can keep; a limit of zero is none.
 type Init struct {
-	Type     string            `json:"type"`
-	Protocol int               `json:"protocol"`
-	WorkDir  string            `json:"work_dir"`
+	Type     string `json:"type"`
+	Protocol int    `json:"protocol"`
+	WorkDir  string `json:"work_dir"`
+	// StateDir is the folder with what is kept of kernels and files; if it is not there, .state in WorkDir.
+	StateDir string            `json:"state_dir,omitempty"`
 	Env      map[string]string `json:"env"`
 	// Preload names, by language, modules to import before the first run. Warm names the languages whose kernels are made ready
 	// before they are asked for.
@@ -55,6 +60,8 @@ type Init struct {
 	// Twins is the number of restorable copies of a kernel, and TwinBytes bounds them together.
 	Twins     int   `json:"twins"`
 	TwinBytes int64 `json:"twin_bytes"`
+	// SnapshotBytes bounds the file that stands in for one where kernels cannot be forked; 0: none is written.
+	SnapshotBytes int64 `json:"snapshot_bytes"`
 	// WayOut is the loopback port for egress: connections to it become streams to the server; 0: nobody listens.
 	WayOut int `json:"way_out,omitempty"`
 	// Trust holds the PEM certificates of authorities that the code trusts beside those of the image.
@@ -193,13 +200,18 @@ type Done struct {
 	Status         string       `json:"status"`
 	ExitCode       int          `json:"exit_code"`
 	Result         *string      `json:"result"`
+	ResultLeft     *Left        `json:"result_left,omitempty"`
 	Error          *Error       `json:"error"`
+	ErrorLeft      *Left        `json:"error_left,omitempty"` // out of the error's traceback; nil: nothing
 	Stdout         Stream       `json:"stdout"`
 	Stderr         Stream       `json:"stderr"`
 	Artifacts      []Artifact   `json:"artifacts"`
 	ArtifactsTotal int          `json:"artifacts_total"`
+	Removed        []string     `json:"removed,omitempty"` // paths, at most 20 of RemovedTotal
+	RemovedTotal   int          `json:"removed_total,omitempty"`
 	DisplaysTotal  int          `json:"displays_total"`
 	DurationMS     float64      `json:"duration_ms"`
+	DrawingMS      float64      `json:"drawing_ms,omitempty"` // after that, until the pictures of its pages were drawn
 	Cause          string       `json:"cause"`
 	Kernel         string       `json:"kernel"`
 	Background     []Background `json:"background"`
@@ -211,6 +223,10 @@ type Done struct {
 	Memory *Memory `json:"memory,omitempty"`
 	// Copied: the run kept a restorable copy of the variables.
 	Copied bool `json:"copied,omitempty"`
+	// NotKept are files without a copy of what they were before the run, if no answer has named them since they were last copied.
+	NotKept []NotKept `json:"not_kept,omitempty"`
+	// Stripped are documents that the run wrote again, at most 5, and in Why the parts that they had and have no more.
+	Stripped []NotKept `json:"stripped,omitempty"`
 }
 
 // Origin is the origin of a kernel's variables, unless it began empty.
@@ -336,6 +352,18 @@ type Error struct {
 	Name      string `json:"name"`
 	Message   string `json:"message"`
 	Traceback string `json:"traceback"`
+}
+
+// Left counts what a kernel left out of a text: where LeftMark is, else at its end.
+type Left struct {
+	Bytes int64 `json:"bytes"`
+	Lines int64 `json:"lines"`
+	More  bool  `json:"more,omitempty"` // these and an unknown number
+}
+
+// LeftMark is the line of a text for what is left out there.
+func (l *Left) LeftMark() string {
+	return "\n... " + strconv.FormatInt(l.Bytes, 10) + " bytes left out ...\n"
 }
 
 // Artifact is a file that a run created or changed.

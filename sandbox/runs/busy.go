@@ -57,18 +57,18 @@ func FirstOpen(runs []*Run, language Language) *Run {
 }
 
 // BusyWith returns by language the runs that may occupy the kernels of a session that is not open here.
-func BusyWith(config *Config, id string) map[Language]*RunInfo {
+func BusyWith(rules *Rules, id string) map[Language]*RunInfo {
 	// While code runs, the lock's time is the run's latest end.
-	if until, err := state.LastUsed(config.StateDir, id); err != nil || !until.After(time.Now()) {
+	if until, err := state.LastUsed(rules.StateDir, id); err != nil || !until.After(time.Now()) {
 		return nil
 	}
-	unfinished, err := history.Unfinished(state.Folder(config.StateDir, id))
+	unfinished, err := history.Unfinished(state.Folder(rules.StateDir, id))
 	if err != nil {
-		config.Logger.Debug("history", "session", id, "error", err)
+		rules.Logger.Debug("history", "session", id, "error", err)
 	}
 	var runs []*Run
 	for _, entry := range entriesOf(unfinished, id) {
-		runs = append(runs, entry.Run(context.Background(), config, id))
+		runs = append(runs, entry.Run(context.Background(), rules, id))
 	}
 	busy := make(map[Language]*RunInfo)
 	for _, l := range kernel.Languages {

@@ -21,6 +21,13 @@ const (
 	MaxTookMS     = 1e12 // decades, and far from the end of time.Duration
 )
 
+func boundLeft(l *Left) *Left {
+	if l == nil {
+		return nil
+	}
+	return &Left{Bytes: max(l.Bytes, 0), Lines: max(l.Lines, 0), More: l.More}
+}
+
 func boundStream(s *Stream, limit int) {
 	s.Head, s.Tail, s.Path = text.Safe(s.Head, limit), text.Safe(s.Tail, limit), files.SafePath(s.Path)
 	s.Bytes, s.Lines = max(s.Bytes, 0), max(s.Lines, 0)
@@ -97,6 +104,9 @@ var ends = []Status{Completed, Failed, TimedOut, Cancelled, Killed}
 // ResultOf turns a supervisor's answer into a Result and bounds every field again: the value and each end of a stream to limit
 // bytes. The caller fills in the run and session.
 func ResultOf(m protocol.Done, limit int) *Result {
+	took := func(ms float64) time.Duration {
+		return time.Duration(min(max(ms, 0), MaxTookMS) * float64(time.Millisecond))
+	}
 	status := Status(m.Status)
 	if !slices.Contains(ends, status) {
 		status = Failed
@@ -106,6 +116,7 @@ func ResultOf(m protocol.Done, limit int) *Result {
 	if m.Result != nil {
 		*m.Result = text.Safe(*m.Result, limit)
 	}
+	m.ResultLeft, m.ErrorLeft = boundLeft(m.ResultLeft), boundLeft(m.ErrorLeft)
 	if e := m.Error; e != nil {
 		e.Name, e.Message, e.Traceback = text.Safe(e.Name, MaxName), text.Safe(e.Message, MaxText), text.Safe(e.Traceback, MaxText)
 	}
@@ -117,12 +128,19 @@ func ResultOf(m protocol.Done, limit int) *Result {
 	for i, name := range m.GoesOn {
 		m.GoesOn[i] = text.Safe(name, MaxName)
 	}
+	m.Removed = m.Removed[:min(len(m.Removed), maxRemoved)]
+	for i, path := range m.Removed {
+		m.Removed[i] = files.SafePath(path)
+	}
+	slices.Sort(m.Removed)
 	boundOrigin(m.Origin)
 	boundMemory(m.Memory)
 	return &Result{
-		Status: status, ExitCode: min(max(m.ExitCode, 0), MaxExitCode), Stdout: m.Stdout, Stderr: m.Stderr, Value: m.Result, Error: m.Error,
-		Artifacts: boundArtifacts(m.Artifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0), DisplaysTotal: max(m.DisplaysTotal, 0),
-		Duration:      time.Duration(min(max(m.DurationMS, 0), MaxTookMS) * float64(time.Millisecond)),
+		Status: status, ExitCode: min(max(m.ExitCode, 0), MaxExitCode), Stdout: m.Stdout, Stderr: m.Stderr, Value: m.Result, ValueLeft: m.ResultLeft, Error: m.Error, ErrorLeft: m.ErrorLeft,
+		Artifacts: boundArtifacts(m.Artifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0),
+		Removed: slices.DeleteFunc(m.Removed, func(path string) bool { return path == "" }), RemovedTotal: max(m.RemovedTotal, 0), DisplaysTotal: max(m.DisplaysTotal, 0),
+		Duration:      took(m.DurationMS),
+		Drawing:       took(m.DrawingMS),
 		VariablesLost: m.Kernel == "dead", Restored: m.Kernel == "restored", Cause: text.Safe(m.Cause, MaxName), Background: m.Background, GoesOn: m.GoesOn,
 	}
 }

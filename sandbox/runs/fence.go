@@ -84,7 +84,6 @@ func endOfFence(lines []string, opened string) (end int, ok bool) {
 	return closed, fences == 1 && opened[0] == '`'
 }
 
-// isNamed reports whether a line is one of the language's names.
 func isNamed(language kernel.LanguageInfo, line string) bool {
 	line = strings.ToLower(line)
 	return line == string(language.Language) || slices.Contains(language.Aliases, line)

@@ -1,8 +1,17 @@
 package runs
 
 import (
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 func TestCodeIsTakenOutOfItsFence(t *testing.T) {
@@ -68,4 +77,103 @@ func TestCodeIsTakenOutOfItsFence(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatOnlyLooks(t *testing.T) {
+	for language, codes := range map[Language]map[string]bool{
+		Python: {
+			"x": true, "print(x, sep='=')": true, "print('a (b) = c'); len(x)": true, "# note\nprint(f'{x} of {len(y)}')": true, "df.head(3)": true,
+			"x == 1": true, "print(x['a'])": true, "print(sorted(x, reverse=True))": true, "": true,
+			"x = 1": false, "x += 1": false, "x.append(2)": false, "x.pop": true, "print(x.pop())": false, "print(f'{x.pop()}')": false, "x[0]()": false,
+			"import os": false, "for i in x: print(i)": false, "print(y := 2)": false, "del x": false, "%cd ..": false, "!ls": false, "f(x)": false,
+			"print((lambda: x)())": false, "getattr(x, 'pop')()": false,
+		},
+		JavaScript: {
+			"x": true, "console.log(x)": true, "JSON.stringify(x)": true, "// x = 1\nx": true, "console.log('x = 1')": true,
+			"x = 1": false, "const x = 1": false, "x.push(1)": false, "x++": false, "console.log(`${x.pop()}`)": false, "x.map(a => a)": false, "delete x.a": false,
+		},
+		Bash: {
+			"ls -l | wc -l": true, "cat a; echo $x": true, "# all\nrm -r a && ls": true,
+			"x=1": false, "cd a": false, "read x": false, "echo $((x++))": false, "source a": false, "ls; export A": false,
+		},
+	} {
+		for code, want := range codes {
+			should.Equal(t, OnlyLooks(language, code), want, "%s: %q", language, code)
+		}
+	}
+}
+
+// What a run came to is cut by the supervisor before it is masked, and by whoever renders it afterwards: neither
+// may leave a part of a secret.
+func TestNoPartOfASecretIsLeftOfWhatARunCameTo(t *testing.T) {
+	const secret = "hunter22-hunter23-xyz"
+	head, tail := secret[:12], secret[9:]
+	value, long := "it is "+secret+"; "+head+"…", strings.Repeat("x", 996-len(head))+head
+	config := &Rules{OutputBytes: 1000, Mask: secrets.New(map[string]string{"KEY": secret})}
+	for name, res := range map[string]*Result{
+		"streams":      {Status: Completed, Stdout: Stream{Head: secret}, Stderr: Stream{Head: "a " + head, Tail: tail + " b " + secret, OmittedBytes: 1, Path: secret}},
+		"a value":      {Status: Completed, Value: &value},
+		"a long value": {Status: Completed, Value: &long},
+		"an error":     {Status: Failed, Cause: secret, Error: &RunError{Name: secret, Message: secret + head + "…", Traceback: head + "…"}},
+		"paths":        {Status: Completed, Artifacts: []Artifact{{Path: "output/" + secret}}},
+		"sentences":    {Status: Completed, Notes: []string{secret}, GoesOn: []string{secret}},
+		"background":   {Status: Completed, Background: []Background{{Path: secret, Text: tail + secret + head, OmittedBytes: 9}, {Text: secret}}},
+	} {
+		run := NewRun(t.Context(), config, "r", "s", RunOptions{Code: "print('" + secret + "')"})
+		run.show(Display{Path: secret, Alt: head, Data: map[string][]byte{"text/html": []byte(secret + head + "…")}}, 1)
+		run.advance(protocol.Progress{LastLine: tail})
+		told := fmt.Sprintf("%+v %v", run.Progress(), run.Info())
+		run.Finish(res, nil, func(recorded *Result, _ error) {
+			should.Equal(t, recorded, res, "%s: another result is recorded", name)
+		})
+		for _, text := range []string{told, readable(res)} {
+			should.Hold(t, !strings.Contains(text, "hunter") && !strings.Contains(text, "-xyz"), "%s: %s", name, text)
+		}
+	}
+	going := maskedStream(config, Stream{Head: "a " + head}, Running)
+	over := maskedStream(config, Stream{Head: "a hun"}, Completed)
+	should.Hold(t, going.Head == "a [masked]" && over.Head == "a hun", "while it runs: %q, when it is over: %q", going.Head, over.Head)
+	run := NewRun(t.Context(), config, "r", "s", RunOptions{})
+	run.Finish(nil, fault.New(fault.EngineError, secret, "It said %s.", secret), nil)
+	if _, err := run.Result(); fault.From(err).Message != "It said [masked: KEY]." || fault.From(err).Hint != "[masked: KEY]" {
+		t.Errorf("a fault says %+v", err)
+	}
+}
+
+// readable writes a result with what its pointers point at.
+func readable(res *Result) string {
+	text := fmt.Sprintf("%+v", *res)
+	if res.Value != nil {
+		text += *res.Value
+	}
+	if res.Error != nil {
+		text += fmt.Sprintf("%+v", *res.Error)
+	}
+	for _, d := range res.Displays {
+		for mime, data := range d.Data {
+			text += mime + string(data)
+		}
+	}
+	return text
+}
+
+// FuzzHistoryEntry reads a result that anybody could have put into a history. What was read is the same when it is
+// written and read again.
+func FuzzHistoryEntry(f *testing.F) {
+	for _, seed := range []string{
+		`{"status":"completed","stdout":{"head":"x"},"displays":[{"data":{"image/png":"AAAA"}}]}`, `{}`, `[]`, `{"status":`,
+		`{"goes_on":["x"],"background":[{"text":"x"}],"artifacts":[]}`, `{"goes_on":[],"background":[],"artifacts":[{"path":"../x"}]}`,
+		`{"status":"odd","result":"\u001b","artifacts":[{"path":"../x","modified_ms":1e300}],"displays":[{"path":"../x"}],"notes":["<"]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		first := EntryOf(&history.Run{End: &history.End{Result: text}}, "s")
+		if first.Result == nil {
+			return
+		}
+		again := must.Get(history.EncodeJSON(recordOf(first.Result, true)))(t)
+		second := EntryOf(&history.Run{End: &history.End{Result: again}}, "s")
+		should.Hold(t, reflect.DeepEqual(first, second), "read was\n%+v\nand again\n%+v", first.Result, second.Result)
+	})
 }

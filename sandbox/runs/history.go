@@ -21,6 +21,7 @@ type HistoryEntry struct {
 	Code     string
 	Fresh    bool
 	Copy     bool
+	Program  bool
 	// Undone reports that the session's variables no longer include the run's changes, and did before.
 	Undone  bool
 	Timeout time.Duration
@@ -124,7 +125,7 @@ func entriesOf(runs []history.Run, session string) []HistoryEntry {
 // EntryOf bounds and checks a run that was read: anybody may have written an imported one.
 func EntryOf(run *history.Run, session string) HistoryEntry {
 	e := HistoryEntry{
-		RunID: run.RunID, Language: Language(text.Safe(run.Language, MaxName)), Code: text.Safe(run.Code, MaxText), Fresh: run.Fresh, Copy: run.Copy,
+		RunID: run.RunID, Language: Language(text.Safe(run.Language, MaxName)), Code: text.Safe(run.Code, MaxText), Fresh: run.Fresh, Copy: run.Copy, Program: run.Program,
 		Timeout: time.Duration(max(run.TimeoutMS, 0)) * time.Millisecond, Started: run.Started,
 	}
 	if run.End == nil {
@@ -143,10 +144,9 @@ func EntryOf(run *history.Run, session string) HistoryEntry {
 	return e
 }
 
-// recordBegin writes the beginning of a run to the history.
 func recordBegin(w *history.Writer, run *Run) {
 	w.Begin(history.Begin{
-		RunID: run.ID, Language: string(run.Language), Fresh: run.Options.Fresh, Copy: run.Options.Copy, TimeoutMS: run.Options.Timeout.Milliseconds(),
+		RunID: run.ID, Language: string(run.Language), Fresh: run.Options.Fresh, Copy: run.Options.Copy, Program: run.Options.Program, TimeoutMS: run.Options.Timeout.Milliseconds(),
 		Started: run.Created.UTC(), Code: run.code,
 	})
 }
@@ -198,10 +198,10 @@ const maxNotes = 100
 func recordOf(res *Result, images bool) *resultRecord {
 	r := &resultRecord{
 		Done: protocol.Done{
-			Status: string(res.Status), ExitCode: res.ExitCode, Result: res.Value, Error: res.Error,
+			Status: string(res.Status), ExitCode: res.ExitCode, Result: res.Value, ResultLeft: res.ValueLeft, Error: res.Error, ErrorLeft: res.ErrorLeft,
 			Stdout: res.Stdout, Stderr: res.Stderr, Artifacts: res.Artifacts,
-			ArtifactsTotal: res.ArtifactsTotal, DisplaysTotal: res.DisplaysTotal,
-			DurationMS: float64(res.Duration) / float64(time.Millisecond), Cause: res.Cause, Kernel: "alive",
+			ArtifactsTotal: res.ArtifactsTotal, Removed: res.Removed, RemovedTotal: res.RemovedTotal, DisplaysTotal: res.DisplaysTotal,
+			DurationMS: float64(res.Duration) / float64(time.Millisecond), DrawingMS: float64(res.Drawing) / float64(time.Millisecond), Cause: res.Cause, Kernel: "alive",
 		},
 		Language: res.Language, Fresh: res.Fresh, Copy: res.Copy, Notes: res.Notes,
 	}
@@ -264,7 +264,7 @@ func (r *Run) Entry() *HistoryEntry {
 	res, _ := r.Result()
 	return &HistoryEntry{
 		RunID: r.ID, Language: r.Language, Code: r.code, Started: r.Created, Result: res,
-		Fresh: r.Options.Fresh, Copy: r.Options.Copy, Undone: r.Options.Copy,
+		Fresh: r.Options.Fresh, Copy: r.Options.Copy, Program: r.Options.Program, Undone: r.Options.Copy,
 	}
 }
 
@@ -272,9 +272,9 @@ func (r *Run) Entry() *HistoryEntry {
 func (e *HistoryEntry) Info() *RunInfo { return infoOf(e.RunID, e.Language, e.Code, e.Started) }
 
 // Run makes a run of a history a run of this server. A run without an end remains to be settled.
-func (e *HistoryEntry) Run(parent context.Context, config *Config, session string) *Run {
-	r := NewRun(parent, config, e.RunID, session, RunOptions{
-		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Copy: e.Copy, Timeout: max(0, min(e.Timeout, config.MaxRunTimeout)),
+func (e *HistoryEntry) Run(parent context.Context, rules *Rules, session string) *Run {
+	r := NewRun(parent, rules, e.RunID, session, RunOptions{
+		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Copy: e.Copy, Program: e.Program, Timeout: max(0, min(e.Timeout, rules.MaxRunTimeout)),
 	})
 	r.Earlier = true
 	if e.Started.Before(r.Created) { // a history may come from anybody

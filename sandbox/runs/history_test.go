@@ -20,7 +20,7 @@ import (
 )
 
 func testRun(id, code string) *Run {
-	return NewRun(context.Background(), &Config{}, id, "s", RunOptions{Language: Python, Code: code, Timeout: time.Minute})
+	return NewRun(context.Background(), &Rules{}, id, "s", RunOptions{Language: Python, Code: code, Timeout: time.Minute})
 }
 
 // recording is an open history of the session "s".
@@ -38,8 +38,7 @@ func mustClose(t *testing.T, w *history.Writer) {
 
 func mustRead(t *testing.T, stateDir string) []HistoryEntry {
 	t.Helper()
-	entries, err := ReadHistory(stateDir, "s")
-	must.OK(t, err)
+	entries := must.Get(ReadHistory(stateDir, "s"))(t)
 	return entries
 }
 
@@ -84,9 +83,8 @@ func TestAHistoryTellsWhatRan(t *testing.T) {
 	if !reflect.DeepEqual(e.Result, fullResult("run-1")) || e.Ended.IsZero() || !e.Started.Equal(first.Created) || e.Timeout != time.Minute || e.Language != Python {
 		t.Errorf("the first is %+v\nwith %+v", e, e.Result)
 	}
-	if d := decodeDisplay(displayOf(fullResult("run-1").Displays[0], false)); d.Path == "" || len(d.Data) != 0 {
-		t.Errorf("where there is no room for images: %+v", d)
-	}
+	d := decodeDisplay(displayOf(fullResult("run-1").Displays[0], false))
+	should.Hold(t, d.Path != "" && len(d.Data) == 0, "where there is no room for images: %+v", d)
 	if e := entries[1]; e.Result != nil || e.Error == nil || e.Error.Code != fault.SessionBusy || e.Error.Message != "Still 5." || e.Error.Hint != "Wait." {
 		t.Errorf("the second is %+v", e)
 	}
@@ -96,9 +94,8 @@ func TestAHistoryTellsWhatRan(t *testing.T) {
 }
 
 func TestASessionWithoutAHistoryHasAnEmptyOne(t *testing.T) {
-	if entries, err := ReadHistory(t.TempDir(), "s"); len(entries) != 0 || err != nil {
-		t.Errorf("got %v, %v", entries, err)
-	}
+	entries, err := ReadHistory(t.TempDir(), "s")
+	should.Hold(t, len(entries) == 0 && err == nil, "got %v, %v", entries, err)
 	if _, err := ReadHistory(t.TempDir(), "../s"); fault.From(err).Code != fault.InvalidSessionID {
 		t.Errorf("got %v", err)
 	}
@@ -106,7 +103,7 @@ func TestASessionWithoutAHistoryHasAnEmptyOne(t *testing.T) {
 
 func TestASecretIsNeverOnTheDisk(t *testing.T) {
 	const s = "hunter22"
-	config := &Config{OutputBytes: 1000, Mask: secrets.New(map[string]string{"KEY": s})}
+	config := &Rules{OutputBytes: 1000, Mask: secrets.New(map[string]string{"KEY": s})}
 	dir := t.TempDir()
 	w := recording(t, dir)
 	over := func(run *Run, res *Result, err error) {
@@ -128,17 +125,12 @@ func TestASecretIsNeverOnTheDisk(t *testing.T) {
 	mustClose(t, w)
 	from, _, err := history.Export(state.Folder(dir, "s"))
 	must.OK(t, err)
-	text, err := io.ReadAll(from)
-	must.OK(t, err)
+	text := must.Get(io.ReadAll(from))(t)
 	for _, part := range []string{s, s[:4], s[4:]} {
-		if bytes.Contains(text, []byte(part)) {
-			t.Errorf("%q is in %s", part, text)
-		}
+		should.Hold(t, !bytes.Contains(text, []byte(part)), "%q is in %s", part, text)
 	}
 	entries := mustRead(t, dir)
-	if len(entries) != 2 || string(entries[0].Result.Displays[0].Data["text/html"]) != "<b>[masked: KEY]" {
-		t.Errorf("got %+v", entries)
-	}
+	should.Hold(t, len(entries) == 2 && string(entries[0].Result.Displays[0].Data["text/html"]) == "<b>[masked: KEY]", "got %+v", entries)
 }
 
 // Whoever has a run's result may let the server end at once.
@@ -147,9 +139,7 @@ func TestARunIsRecordedBeforeAnybodyHasItsResult(t *testing.T) {
 	records := 0
 	run.Finish(fullResult("r"), nil, func(*Result, error) {
 		records++
-		if run.Over() {
-			t.Error("it is over before it is recorded")
-		}
+		should.Hold(t, !run.Over(), "it is over before it is recorded")
 	})
 	run.Finish(fullResult("r"), nil, func(*Result, error) { records++ })
 	if !run.Over() || records != 1 {

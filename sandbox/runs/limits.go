@@ -26,7 +26,7 @@ const (
 )
 
 // within returns the limits lowered to the server's, and a note on the changes.
-func within(asked SessionLimits, c *Config) (SessionLimits, string) {
+func within(asked SessionLimits, c *Rules) (SessionLimits, string) {
 	var changes []string
 	memory, cpus := c.Largest()
 	got := SessionLimits{
@@ -66,7 +66,7 @@ func Size(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
 // anew for others. The first user settles its end: another client cannot end somebody's session earlier. Methods may be called
 // from any goroutine.
 type Limits struct {
-	Config *Config
+	Rules *Rules
 
 	mu      sync.Mutex
 	Own     SessionLimits
@@ -96,27 +96,27 @@ func (l *Limits) Restore(r *state.Record) {
 func (l *Limits) Ask(o *RunOptions) (longest time.Duration, notes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	allowed, changed := within(o.Limits, l.Config)
-	switch has := InForce(l.Own, l.Config); {
+	allowed, changed := within(o.Limits, l.Rules)
+	switch has := InForce(l.Own, l.Rules); {
 	case o.Limits == SessionLimits{}:
 	case !l.settled:
 		l.Own = allowed
 		if changed != "" {
 			notes = append(notes, changed)
 		}
-	case InForce(allowed, l.Config) != has:
+	case InForce(allowed, l.Rules) != has:
 		notes = append(notes, fmt.Sprintf("This session keeps the limits that it began with (%s memory, %v processors, runs of at most %s); close it first, or use another session_id, for others.",
 			Size(has.MemoryBytes), has.CPUs, has.RunTimeout))
 	}
-	longest = InForce(l.Own, l.Config).RunTimeout
-	if o.Timeout > longest && o.Timeout != l.Config.RunTimeout {
+	longest = InForce(l.Own, l.Rules).RunTimeout
+	if o.Timeout > longest && o.Timeout != l.Rules.RunTimeout {
 		notes = append(notes, fmt.Sprintf("The timeout was lowered from %s to %s, the limit of this session.", o.Timeout, longest))
 	}
 	if !l.used {
 		l.times, l.used = o.Times, true
 		return longest, notes
 	}
-	has, wants := timesInForce(l.times, l.Config), timesInForce(o.Times, l.Config)
+	has, wants := timesInForce(l.times, l.Rules), timesInForce(o.Times, l.Rules)
 	if o.Times.IdleTimeout > 0 && wants.IdleTimeout != has.IdleTimeout || o.Times.Lifetime > 0 && wants.Lifetime != has.Lifetime {
 		notes = append(notes, fmt.Sprintf("This session keeps the times that it began with: its kernels end when nobody has used it for %s, or when they are %s old.",
 			has.IdleTimeout, has.Lifetime))
@@ -135,8 +135,8 @@ func (l *Limits) Settle(r *state.Record) (undo func()) {
 		r.Limits = &own
 	}
 	if times := l.times; r != nil && times != (Times{}) {
-		r.Times, r.IdleSeconds = &times, timesInForce(times, l.Config).IdleTimeout.Seconds()
-		r.KeepSeconds = max(l.Config.Keep.Seconds(), r.IdleSeconds)
+		r.Times, r.IdleSeconds = &times, timesInForce(times, l.Rules).IdleTimeout.Seconds()
+		r.KeepSeconds = max(l.Rules.Keep.Seconds(), r.IdleSeconds)
 	}
 	return func() {
 		l.mu.Lock()
@@ -149,14 +149,14 @@ func (l *Limits) Settle(r *state.Record) (undo func()) {
 func (l *Limits) Ends() Times {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return timesInForce(l.times, l.Config)
+	return timesInForce(l.times, l.Rules)
 }
 
 // Container returns the limits of the session's containers.
 func (l *Limits) Container() engine.Limits {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all, own := l.Config.Limits, InForce(l.Own, l.Config)
+	all, own := l.Rules.Limits, InForce(l.Own, l.Rules)
 	all.MemoryBytes, all.CPUs = own.MemoryBytes, own.CPUs
 	return all
 }
@@ -165,25 +165,25 @@ func (l *Limits) Container() engine.Limits {
 func (l *Limits) Now() (limits SessionLimits, own bool, times Times) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return InForce(l.Own, l.Config), l.Own != SessionLimits{}, timesInForce(l.times, l.Config)
+	return InForce(l.Own, l.Rules), l.Own != SessionLimits{}, timesInForce(l.times, l.Rules)
 }
 
 // InForce returns the effective limits: the session's own, or the server's.
-func InForce(own SessionLimits, c *Config) SessionLimits {
+func InForce(own SessionLimits, c *Rules) SessionLimits {
 	memory, cpus := c.Largest()
-	return SessionLimits{MemoryBytes: below(own.MemoryBytes, memory), CPUs: below(own.CPUs, cpus), RunTimeout: below(own.RunTimeout, c.MaxRunTimeout)}
+	return SessionLimits{MemoryBytes: Below(own.MemoryBytes, memory), CPUs: Below(own.CPUs, cpus), RunTimeout: Below(own.RunTimeout, c.MaxRunTimeout)}
 }
 
 // timesInForce is InForce for times.
-func timesInForce(own Times, c *Config) Times {
+func timesInForce(own Times, c *Rules) Times {
 	if c.Visit { // it ends no session in use
 		own.Lifetime = 0
 	}
-	return Times{IdleTimeout: below(own.IdleTimeout, c.IdleTimeout), Lifetime: below(own.Lifetime, c.Lifetime)}
+	return Times{IdleTimeout: Below(own.IdleTimeout, c.IdleTimeout), Lifetime: Below(own.Lifetime, c.Lifetime)}
 }
 
-// below returns a session's own limit, or the server's if that is lower or the session sets none.
-func below[T int64 | float64 | time.Duration](own, server T) T {
+// Below returns a session's own limit, or the server's if that is lower or the session sets none.
+func Below[T int64 | float64 | time.Duration](own, server T) T {
 	return cmp.Or(between(own, 0, server), server)
 }
 

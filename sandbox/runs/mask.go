@@ -10,18 +10,18 @@ import (
 // of masked texts, however they are cut later.
 
 // mask masks the secrets in a result, except in its displays.
-func (r *Result) mask(config *Config) {
-	m := config.Mask
+func (r *Result) mask(rules *Rules) {
+	m := rules.Mask
 	if m == nil {
 		return
 	}
-	r.Stdout, r.Stderr = maskedStream(config, r.Stdout, r.Status), maskedStream(config, r.Stderr, r.Status)
+	r.Stdout, r.Stderr = maskedStream(rules, r.Stdout, r.Status), maskedStream(rules, r.Stderr, r.Status)
 	if r.Value != nil {
-		value := maskedText(config, *r.Value)
+		value := maskedText(rules, *r.Value)
 		r.Value = &value
 	}
 	if r.Error != nil {
-		r.Error = &RunError{Name: maskedText(config, r.Error.Name), Message: maskedText(config, r.Error.Message), Traceback: maskedText(config, r.Error.Traceback)}
+		r.Error = &RunError{Name: maskedText(rules, r.Error.Name), Message: maskedText(rules, r.Error.Message), Traceback: maskedText(rules, r.Error.Traceback)}
 	}
 	for i := range r.Artifacts {
 		r.Artifacts[i].Path = m.Mask(r.Artifacts[i].Path)
@@ -33,7 +33,7 @@ func (r *Result) mask(config *Config) {
 		}
 		r.Background[i].Path, r.Background[i].Text = m.Mask(b.Path), text
 	}
-	for _, list := range [][]string{r.GoesOn, r.Notes} {
+	for _, list := range [][]string{r.GoesOn, r.Notes, r.Removed} {
 		for i := range list {
 			list[i] = m.Mask(list[i])
 		}
@@ -42,8 +42,8 @@ func (r *Result) mask(config *Config) {
 }
 
 // maskedStream returns a run's stream without secrets. While the run goes on, its code may be about to write the rest of a secret.
-func maskedStream(config *Config, s Stream, status Status) Stream {
-	m := config.Mask
+func maskedStream(rules *Rules, s Stream, status Status) Stream {
+	m := rules.Mask
 	s.Path = m.Mask(s.Path)
 	switch {
 	case status == Running:
@@ -56,34 +56,34 @@ func maskedStream(config *Config, s Stream, status Status) Stream {
 	return s
 }
 
-func (d Display) masked(config *Config) Display {
-	d.Saved = config.Mask.Mask(d.Saved)
-	d.Path, d.Alt = config.Mask.Mask(d.Path), config.Mask.MaskHead(d.Alt) // every alt text may be a cut one
+func (d Display) masked(rules *Rules) Display {
+	d.Saved = rules.Mask.Mask(d.Saved)
+	d.Path, d.Alt = rules.Mask.Mask(d.Path), rules.Mask.MaskHead(d.Alt) // every alt text may be a cut one
 	data := make(map[string][]byte, len(d.Data))
 	for mime, content := range d.Data {
 		if !isImageData(mime) {
-			content = []byte(maskedText(config, string(content)))
+			content = []byte(maskedText(rules, string(content)))
 		}
-		data[config.Mask.Mask(mime)] = content
+		data[rules.Mask.Mask(mime)] = content
 	}
 	d.Data = data
 	return d
 }
 
 // maskedText masks a text with an end that the supervisor may have cut off.
-func maskedText(config *Config, s string) string {
+func maskedText(rules *Rules, s string) string {
 	whole := strings.TrimSuffix(s, "…")
-	if len(whole) == len(s) && len(s) < config.OutputBytes-4 {
-		return config.Mask.Mask(s)
+	if len(whole) == len(s) && len(s) < rules.OutputBytes-4 {
+		return rules.Mask.Mask(s)
 	}
-	return config.Mask.MaskHead(whole) + s[len(whole):]
+	return rules.Mask.MaskHead(whole) + s[len(whole):]
 }
 
-func maskedFault(config *Config, err error) error {
-	if err == nil || config.Mask == nil {
+func maskedFault(rules *Rules, err error) error {
+	if err == nil || rules.Mask == nil {
 		return err
 	}
 	f := *fault.From(err) // a copy: some are shared
-	f.Message, f.Hint = config.Mask.Mask(f.Message), config.Mask.Mask(f.Hint)
+	f.Message, f.Hint = rules.Mask.Mask(f.Message), rules.Mask.Mask(f.Hint)
 	return &f
 }

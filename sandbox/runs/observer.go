@@ -53,8 +53,7 @@ const (
 	Out Direction = "out"
 )
 
-// observeRun reports a run to the observer.
-func (c *Config) observeRun(run *Run) {
+func (c *Rules) observeRun(run *Run) {
 	if c.Observer == nil {
 		return
 	}
@@ -67,14 +66,14 @@ func (c *Config) observeRun(run *Run) {
 }
 
 // FileMoved reports a transfer to the observer, if there is one.
-func (c *Config) FileMoved(caller context.Context, t Transfer) {
+func (c *Rules) FileMoved(caller context.Context, t Transfer) {
 	if c.Observer != nil {
 		c.Observer.FileMoved(caller, t)
 	}
 }
 
 // MayBegin asks whether a run may be queued.
-func (c *Config) MayBegin(run *Run) error {
+func (c *Rules) MayBegin(run *Run) error {
 	if c.Admit == nil {
 		return nil
 	}

@@ -32,6 +32,8 @@ type (
 	Stream = protocol.Stream
 	// RunError is an exception of the code.
 	RunError = protocol.Error
+	// Left counts what a kernel left out of a text.
+	Left = protocol.Left
 	// Artifact is a file that a run created or changed. Path is relative to WorkDir.
 	Artifact = protocol.Artifact
 	// Background is the end of the output that finished runs printed to one stream.
@@ -58,13 +60,19 @@ type Result struct {
 	Stdout    Stream
 	Stderr    Stream
 	Value     *string // the last expression's value; nil when there was none
+	ValueLeft *Left   // out of Value at its end; nil: nothing
 	Error     *RunError
+	ErrorLeft *Left // out of its traceback; nil: nothing
 	Artifacts []Artifact
 	// ArtifactsTotal and DisplaysTotal count those beyond the lists as well.
 	ArtifactsTotal int
-	Displays       []Display
-	DisplaysTotal  int
-	Duration       time.Duration
+	// Removed are paths of files that were there when the run began, at most 20 of RemovedTotal.
+	Removed       []string
+	RemovedTotal  int
+	Displays      []Display
+	DisplaysTotal int
+	Duration      time.Duration
+	Drawing       time.Duration // after that, until the pictures of its pages were drawn
 	// VariablesLost reports that the kernel died under this run, and Cause why.
 	VariablesLost bool
 	// Restored reports that it died so, and that the variables of an earlier state came back: a note tells which.

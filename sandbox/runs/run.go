@@ -1,5 +1,5 @@
 // Package runs knows one execution of code: its options and limits, its progress, its result, the record of it, and the uses of a
-// session that runs count as. It has the configuration that bounds all of that, and knows no container.
+// session that runs count as. It knows no container.
 package runs
 
 import (
@@ -22,17 +22,18 @@ type RunOptions struct {
 	SessionID string // empty: the default session
 	Language  Language
 	Code      string
-	Timeout   time.Duration // zero: Config.RunTimeout; clamped to Config.MaxRunTimeout
+	Timeout   time.Duration // zero: Rules.RunTimeout; clamped to Rules.MaxRunTimeout
 	Limits    SessionLimits // of the session, if it has no container yet; lowered to the server's
 	Times     Times         // of the session, if nobody used it yet; likewise
 	Fresh     bool          // in an interpreter of its own, which ends with the run
 	// Before is the server's own code, in one line, that the interpreter runs first: it is not among the run's lines, and in no
 	// history.
-	Before string
-	Copy   bool // in a copy of the variables, which Manager.Restore can restore; Python
-	// Unlisted: the code is the server's own, and stays out of the history. Config.Admit and Config.Observer still hear of it.
+	Before  string
+	Copy    bool // in a copy of the variables, which Manager.Restore can restore; Python
+	Program bool // one of Manager.Program: what it changes is undone with no run
+	// Unlisted: the code is the server's own, and stays out of the history. Rules.Admit and Rules.Observer still hear of it.
 	Unlisted bool
-	// Caller is the context of the caller, for Config.Observer: its values count, and not its end. May be nil.
+	// Caller is the context of the caller, for Rules.Observer: its values count, and not its end. May be nil.
 	Caller context.Context
 
 	notes []string // for the answer
@@ -42,10 +43,7 @@ type RunOptions struct {
 func (o *RunOptions) Apart() bool { return o.Fresh || o.Copy }
 
 // Check fills in defaults and refuses impossible options.
-func (o *RunOptions) Check(c *Config) error {
-	if _, ok := c.Kernels[o.Language]; !ok {
-		return fault.New(fault.InvalidArgument, "Use a language that session_info lists.", "There is no language %q here.", text.Safe(string(o.Language), 40))
-	}
+func (o *RunOptions) Check(c *Rules) error {
 	switch {
 	case o.Copy && o.Language != Python:
 		return ErrNoWayBack("copy works in Python only, and this is %s.", o.Language)
@@ -96,7 +94,7 @@ type Run struct {
 
 	Options RunOptions
 	Most    time.Duration // the maximum of its session; zero: unknown yet
-	Config  *Config
+	Rules   *Rules
 	code    string          // with the secrets masked, for histories and other calls
 	Earlier bool            // an earlier server began it
 	Ahead   func() *RunInfo // the run in the kernel meanwhile; nil, or returns nil: unknown
@@ -123,11 +121,11 @@ type Run struct {
 }
 
 // NewRun makes a run that ends with parent at the latest.
-func NewRun(parent context.Context, config *Config, id, session string, options RunOptions) *Run {
+func NewRun(parent context.Context, rules *Rules, id, session string, options RunOptions) *Run {
 	ctx, cancel := context.WithCancelCause(parent)
 	return &Run{
 		ID: id, SessionID: session, Language: options.Language,
-		Options: options, Config: config, code: config.Mask.Mask(options.Code), notes: options.notes, Created: time.Now(), Ctx: ctx, Cancel: cancel,
+		Options: options, Rules: rules, code: rules.Mask.Mask(options.Code), notes: options.notes, Created: time.Now(), Ctx: ctx, Cancel: cancel,
 		done: make(chan struct{}), moved: make(chan struct{}, 1),
 	}
 }
@@ -153,6 +151,9 @@ func (r *Run) lastEnd() time.Time { return r.Created.Add(2 * r.Options.Timeout) 
 
 // IsFollowed reports whether a kernel of this server executes the run.
 func (r *Run) IsFollowed() bool { return r.kernel.Load() != nil }
+
+// waits reports whether the code of a run is yet to begin.
+func (r *Run) waits() bool { return !r.Options.Program && !r.Earlier && !r.IsFollowed() && !r.Over() }
 
 // Done is closed when the run is over.
 func (r *Run) Done() <-chan struct{} { return r.done }
@@ -223,7 +224,7 @@ func (r *Run) SoFar(ctx context.Context) *Result {
 		boundStream(&answer.Stdout, MaxText)
 		boundStream(&answer.Stderr, MaxText)
 		res.Stdout, res.Stderr = answer.Stdout, answer.Stderr
-		res.mask(r.Config) // its displays are masked already
+		res.mask(r.Rules) // its displays are masked already
 	}
 	return res
 }
@@ -263,7 +264,7 @@ func (r *Run) PassNotes(take func(string)) {
 
 func (r *Run) advance(m protocol.Progress) {
 	r.mu.Lock()
-	r.progress = Progress{StdoutBytes: m.StdoutBytes, StderrBytes: m.StderrBytes, LastLine: r.Config.Mask.MaskPart(text.Safe(m.LastLine, MaxName))}
+	r.progress = Progress{StdoutBytes: m.StdoutBytes, StderrBytes: m.StderrBytes, LastLine: r.Rules.Mask.MaskPart(text.Safe(m.LastLine, MaxName))}
 	r.mu.Unlock()
 	select {
 	case r.moved <- struct{}{}:
@@ -303,7 +304,7 @@ func (r *Run) show(d Display, limit int) {
 		}
 		r.Displays = append(r.Displays, Display{})
 	}
-	d = d.masked(r.Config)
+	d = d.masked(r.Rules)
 	for _, data := range r.Displays[at].Data {
 		r.Held -= len(data)
 	}
@@ -349,9 +350,9 @@ func (r *Run) Finish(res *Result, err error, record func(*Result, error)) {
 			res.Displays = r.Displays
 			res.DisplaysTotal = max(res.DisplaysTotal, len(r.Displays))
 			res.Notes = append(r.notes, res.Notes...)
-			res.mask(r.Config)
+			res.mask(r.Rules)
 		}
-		r.result, r.err = res, maskedFault(r.Config, err)
+		r.result, r.err = res, maskedFault(r.Rules, err)
 		r.kernel.Store(nil)
 		r.ended = time.Now()
 		if record != nil {

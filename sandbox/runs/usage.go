@@ -16,14 +16,18 @@ import (
 // historyShare is the part of Quota.DiskBytes for one session's history.
 const historyShare = 4
 
-// KeptRuns bounds a session's finished runs in memory.
-const KeptRuns = 16
+// KeptRuns bounds a session's finished runs in memory, and the others those that wait for their turn or a container.
+const (
+	KeptRuns         = 16
+	mostWaiting      = 100
+	mostWaitingBytes = 4 << 20 // of code; one may have more
+)
 
 // Usage tracks the runs and other uses of a session, and the time until which it is in use: in its lock too, for later servers.
 // Its methods may be called from any goroutine.
 type Usage struct {
 	id      string
-	config  *Config
+	rules   *Rules
 	limits  *Limits
 	History *history.Writer
 	isOpen  func() bool
@@ -33,29 +37,30 @@ type Usage struct {
 	Lock     *state.Lock // nil before the session is open
 	marking  sync.Mutex
 	Created  time.Time
-	Awake    time.Time // since when there are kernels
-	awoke    bool      // this server started or reached some
-	Runs     []*Run    // oldest first
-	Active   int       // queued and going runs, and other uses
+	Awake    time.Time   // since when there are kernels
+	awoke    bool        // this server started or reached some
+	Runs     []*Run      // oldest first
+	begun    []time.Time // of the runs of the last hour, at most maxBegun
+	Active   int         // queued and going runs, and other uses
 	lastUsed time.Time
 	closing  bool
 }
 
 // NewUsage makes the uses of a session, which nothing records before Open. isFull reports that the disk has no room for a history.
-func NewUsage(id string, config *Config, limits *Limits, isOpen, isFull func() bool) *Usage {
+func NewUsage(id string, rules *Rules, limits *Limits, isOpen, isFull func() bool) *Usage {
 	now := time.Now()
-	return &Usage{id: id, config: config, limits: limits, History: history.NewWriter(config.QuotaNow().DiskBytes / historyShare), isOpen: isOpen, isFull: isFull, Created: now, Awake: now, lastUsed: now}
+	return &Usage{id: id, rules: rules, limits: limits, History: history.NewWriter(rules.QuotaNow().DiskBytes / historyShare), isOpen: isOpen, isFull: isFull, Created: now, Awake: now, lastUsed: now}
 }
 
 // Open begins to record uses, in a lock and a history, from which it loads earlier servers' unfinished runs.
 func (u *Usage) Open(ctx context.Context, lock *state.Lock, created, awake time.Time) {
-	unfinished, err := u.History.Open(state.Folder(u.config.StateDir, u.id))
+	unfinished, err := u.History.Open(state.Folder(u.rules.StateDir, u.id))
 	if err != nil {
-		u.config.Logger.Warn("history", "session", u.id, "error", err)
+		u.rules.Logger.Warn("history", "session", u.id, "error", err)
 	}
 	var earlier []*Run
 	for _, entry := range entriesOf(unfinished, u.id) {
-		earlier = append(earlier, entry.Run(ctx, u.config, u.id))
+		earlier = append(earlier, entry.Run(ctx, u.rules, u.id))
 	}
 	u.Mu.Lock()
 	defer u.Mu.Unlock()
@@ -73,8 +78,11 @@ func (u *Usage) Begin(run *Run, queue func()) error {
 	if u.closing {
 		return ErrBeingClosed(u.id)
 	}
+	if err := u.mayWait(run); err != nil {
+		return err
+	}
 	queue()
-	u.config.observeRun(run)
+	u.rules.observeRun(run)
 	u.remember(run)
 	u.Active++
 	u.Touch()
@@ -82,6 +90,21 @@ func (u *Usage) Begin(run *Run, queue func()) error {
 		recordBegin(u.History, run)
 	}
 	return nil
+}
+
+// mayWait refuses a run where too many wait. The caller holds u.Mu.
+func (u *Usage) mayWait(run *Run) error {
+	count, bytes := 0, 0
+	for _, r := range u.Runs {
+		if r.waits() {
+			count, bytes = count+1, bytes+len(r.Options.Code)
+		}
+	}
+	if !run.waits() || count == 0 || count < mostWaiting && bytes+len(run.Options.Code) <= mostWaitingBytes {
+		return nil
+	}
+	return fault.New(fault.SessionBusy, "Try again when some of them are over, or use another session_id.",
+		"%d runs with %s of code wait in session %q, which is the most.", count, Size(int64(bytes)), u.id)
 }
 
 // Conclude ends a run and its use of the session.
@@ -139,7 +162,7 @@ func (u *Usage) Touch() {
 // touchLock records until when the session is in use. If that fails, a later server may remove it too early.
 func (u *Usage) touchLock(until time.Time) {
 	if err := u.Lock.Touch(until); err != nil {
-		u.config.Logger.Warn("session lock", "session", u.id, "error", err)
+		u.rules.Logger.Warn("session lock", "session", u.id, "error", err)
 	}
 }
 
@@ -150,6 +173,7 @@ func (u *Usage) remember(run *Run) {
 	for i := 0; i < len(u.Runs)-1; i++ {
 		u.Runs[i].dropImages()
 	}
+	u.begun = append(u.begun[max(0, len(u.begun)-maxBegun+1):], run.Created)
 	u.Runs = append(u.Runs, run)
 	if len(u.Runs) <= KeptRuns {
 		return
@@ -160,6 +184,23 @@ func (u *Usage) remember(run *Run) {
 			return
 		}
 	}
+}
+
+// maxBegun bounds the runs that are counted of an hour.
+const maxBegun = 10_000
+
+// Counts returns how many runs go on, and how many have begun in the last hour.
+func (u *Usage) Counts() (going, lastHour int) {
+	u.Mu.Lock()
+	defer u.Mu.Unlock()
+	for _, run := range u.Runs {
+		if !run.Over() {
+			going++
+		}
+	}
+	old, _ := slices.BinarySearchFunc(u.begun, time.Now().Add(-time.Hour), time.Time.Compare)
+	u.begun = slices.Delete(u.begun, 0, old)
+	return going, len(u.begun)
 }
 
 // Find returns the run of an id; nil: unknown.
@@ -223,14 +264,14 @@ func (u *Usage) RanSince(then time.Time, run *Run) bool {
 		return true
 	}
 	over := func(id string, over bool, _ int64) bool { return over && id != run.ID }
-	err := EachInHistory(u.config.StateDir, u.id, over, func(e *HistoryEntry) { // from before the session opened here
+	err := EachInHistory(u.rules.StateDir, u.id, over, func(e *HistoryEntry) { // from before the session opened here
 		if e.Result == nil || e.Language != run.Language || e.Fresh || e.Copy || e.Undone || !e.Started.Before(run.Created) {
 			return
 		}
 		ran = ran || e.Started.Add(e.Result.Duration).After(then)
 	})
 	if err != nil {
-		u.config.Logger.Debug("history", "session", u.id, "error", err)
+		u.rules.Logger.Debug("history", "session", u.id, "error", err)
 	}
 	return ran
 }
@@ -253,8 +294,8 @@ func (u *Usage) Await(ctx context.Context) {
 func (u *Usage) Mark(undone map[string]bool) {
 	u.marking.Lock()
 	defer u.marking.Unlock()
-	if err := history.Mark(state.Folder(u.config.StateDir, u.id), undone); err != nil {
-		u.config.Logger.Warn("history", "session", u.id, "error", err)
+	if err := history.Mark(state.Folder(u.rules.StateDir, u.id), undone); err != nil {
+		u.rules.Logger.Warn("history", "session", u.id, "error", err)
 	}
 }
 
@@ -372,7 +413,7 @@ func (u *Usage) IsClosing() bool {
 // CloseHistory writes the queued rest of the history.
 func (u *Usage) CloseHistory() {
 	if err := u.History.Close(); err != nil {
-		u.config.Logger.Warn("history", "session", u.id, "error", err)
+		u.rules.Logger.Warn("history", "session", u.id, "error", err)
 	}
 }
 
@@ -398,7 +439,7 @@ func (u *Usage) RecordDid(v *protocol.Versions) {
 	for _, d := range v.Did {
 		f := history.Files{Added: max(d.Added, 0), Changed: max(d.Changed, 0), Removed: max(d.Removed, 0)}
 		for _, t := range d.Paths {
-			f.Paths = append(f.Paths, history.Touched{Path: u.config.Mask.Mask(text.Safe(t.Path, MaxName)), How: text.Safe(t.How, MaxName)})
+			f.Paths = append(f.Paths, history.Touched{Path: u.rules.Mask.Mask(text.Safe(t.Path, MaxName)), How: text.Safe(t.How, MaxName)})
 		}
 		for _, id := range d.Runs {
 			one := f

@@ -34,8 +34,8 @@ const (
 // ErrForeign reports that another user can write to the state directory, whose content is trusted.
 var ErrForeign = errors.New("belongs to another user, or others can write to it")
 
-// makeOwn makes the state directory and its parent, and lets this user alone enter it, if its mode can be changed.
-func makeOwn(dir string) error {
+// MakeOwn makes the state directory and its parent, and lets this user alone enter it, if its mode can be changed.
+func MakeOwn(dir string) error {
 	for _, folder := range []string{filepath.Dir(dir), dir} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return err
@@ -80,7 +80,7 @@ type Lock struct {
 // Take locks the session's file, and makes it if absent. It does not wait: ErrLocked if another server holds the session.
 // ErrForeign: the directory cannot be trusted.
 func Take(dir, id string) (*Lock, error) {
-	if err := makeOwn(dir); err != nil {
+	if err := MakeOwn(dir); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	return Look(dir, id)

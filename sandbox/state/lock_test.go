@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestSessionsWhoseNamesDifferInCaseShareNothing(t *testing.T) {
@@ -16,9 +17,7 @@ func TestSessionsWhoseNamesDifferInCaseShareNothing(t *testing.T) {
 	ids := []string{"0", "MINE", "Mine", "a_-Z", "mINE", "mine", "minE", strings.Repeat("Z", 64)}
 	for _, id := range ids {
 		lock, err := Take(dir, id)
-		if err != nil || lock.Found {
-			t.Fatalf("%s: found %v, %v", id, lock.Found, err)
-		}
+		must.Hold(t, err == nil && !lock.Found, "%s: found %v, %v", id, lock.Found, err)
 		defer lock.Release()
 		must.OK(t, lock.Keep())
 		must.OK(t, NewRecord().Save(dir, id))
@@ -28,13 +27,10 @@ func TestSessionsWhoseNamesDifferInCaseShareNothing(t *testing.T) {
 	slices.Sort(ids)
 	found := IDs(dir)
 	slices.Sort(found)
-	if kept := slices.Sorted(maps.Keys(Kept(dir))); !slices.Equal(found, ids) || !slices.Equal(kept, ids) {
-		t.Errorf("the directory has %q, of which are kept %q", found, kept)
-	}
+	kept := slices.Sorted(maps.Keys(Kept(dir)))
+	should.Hold(t, slices.Equal(found, ids) && slices.Equal(kept, ids), "the directory has %q, of which are kept %q", found, kept)
 	entries, err := os.ReadDir(dir)
-	if err != nil || len(entries) != 2*len(ids)+1 {
-		t.Errorf("%d entries, %v", len(entries), err)
-	}
+	should.Hold(t, err == nil && len(entries) == 2*len(ids)+1, "%d entries, %v", len(entries), err)
 	names := make(map[string]bool)
 	for _, entry := range entries {
 		if name := strings.ToLower(entry.Name()); names[name] {

@@ -66,7 +66,7 @@ func SaveTenant(dir, key, name string) error {
 	if !ValidTenant(key) {
 		return fmt.Errorf("%q cannot be a tenant's key", key)
 	}
-	if err := makeOwn(TenantDir(dir, key)); err != nil {
+	if err := MakeOwn(TenantDir(dir, key)); err != nil {
 		return err
 	}
 	if was, err := TenantName(dir, key); err == nil && was == name {

@@ -16,9 +16,7 @@ func TestTenantsOfAStateDirectory(t *testing.T) {
 	for key, name := range map[string]string{"key1": "ann", "KEY2": "bob"} {
 		must.OK(t, state.SaveTenant(dir, key, "before"))
 		must.OK(t, state.SaveTenant(dir, key, name))
-		if got, err := state.TenantName(dir, key); err != nil || got != name {
-			t.Errorf("%s is %q, %v", key, got, err)
-		}
+		should.Give(state.TenantName(dir, key))(t, name, "%s", key)
 	}
 	folder := filepath.Join(filepath.Dir(dir), "principals")
 	for _, path := range []string{"key3/sessions-of-another-engine", "no-key/" + filepath.Base(dir), "../elsewhere"} {
@@ -27,13 +25,11 @@ func TestTenantsOfAStateDirectory(t *testing.T) {
 	should.EqualSlice(t, state.Tenants(dir), []string{"KEY2", "key1"})
 	should.Equal(t, state.TenantDir(dir, ""), dir, "the server's own")
 	for _, key := range []string{"..", "a/b", "a.b", ""} {
-		if err := state.SaveTenant(dir, key, "eve"); err == nil {
-			t.Errorf("%q is a key", key)
-		}
+		err := state.SaveTenant(dir, key, "eve")
+		should.Hold(t, err != nil, "%q is a key", key)
 	}
-	if _, err := state.TenantName(dir, "key3"); err == nil {
-		t.Error("a tenant without a file has a name")
-	}
+	_, err := state.TenantName(dir, "key3")
+	should.Hold(t, err != nil, "a tenant without a file has a name")
 }
 
 func TestPlacesOfTenants(t *testing.T) {
@@ -48,7 +44,6 @@ func TestPlacesOfTenants(t *testing.T) {
 	for place, owner := range want {
 		should.Equal(t, got[place], owner, "%s is of", place)
 	}
-	if own := state.Places(state.TenantDir(dir, "key")); len(own) != 1 || own["spare-2"].ID != "mine" {
-		t.Errorf("a tenant's are %+v", own)
-	}
+	own := state.Places(state.TenantDir(dir, "key"))
+	should.Hold(t, len(own) == 1 && own["spare-2"].ID == "mine", "a tenant's are %+v", own)
 }

@@ -7,43 +7,44 @@ import (
 	"slices"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // Of returns how long a named session stays.
-func Of(c *runs.Config, id string) state.Stay { return ByRecord(c, state.LoadRecord(c.StateDir, id)) }
+func Of(c *place.Config, id string) state.Stay { return ByRecord(c, state.LoadRecord(c.StateDir, id)) }
 
 // ByRecord is Of by the session's record, which may be nil.
-func ByRecord(c *runs.Config, r *state.Record) state.Stay {
+func ByRecord(c *place.Config, r *state.Record) state.Stay {
 	return r.Stay(state.Stay{Idle: c.IdleTimeout, Keep: c.Keep, Freeze: c.SnapshotTime()})
 }
 
 // due reports which parts of a named session, last used then, are due to go: its kernels, which write a snapshot and end by
 // themselves before, and all of it.
-func due(c *runs.Config, id string, used time.Time) (kernels, all bool) {
+func due(c *place.Config, id string, used time.Time) (kernels, all bool) {
 	stay, unused := Of(c, id), time.Since(used)
-	return unused >= stay.Idle+runs.RetireTime(stay.Freeze), unused >= stay.Keep && !state.IsPinned(c.StateDir, id)
+	return unused >= stay.Idle+place.RetireTime(stay.Freeze), unused >= stay.Keep && !state.IsPinned(c.StateDir, id)
 }
 
 // IsAsleep reports whether a named session that no server holds open is without kernels.
-func IsAsleep(c *runs.Config, id string, used time.Time) bool {
+func IsAsleep(c *place.Config, id string, used time.Time) bool {
 	return sleeps(c, state.LoadRecord(c.StateDir, id), used)
 }
 
 // sleeps is IsAsleep by the session's record, which may be nil.
-func sleeps(c *runs.Config, r *state.Record, used time.Time) bool {
+func sleeps(c *place.Config, r *state.Record, used time.Time) bool {
 	return r != nil && !r.HasKernels() || time.Since(used) >= ByRecord(c, r).Idle
 }
 
 // isForged reports that no run explains a last use so far in the future: the clock went back since.
-func isForged(config *runs.Config, used time.Time) bool {
+func isForged(config *place.Config, used time.Time) bool {
 	return time.Until(used) > max(24*time.Hour, 2*config.MaxRunTimeout)
 }
 
 // LastUse returns the last use of a lock's session, or now if the clock went back since. It does not write that down: a clock that
 // is wrong at boot comes right again.
-func LastUse(config *runs.Config, lock *state.Lock) time.Time {
+func LastUse(config *place.Config, lock *state.Lock) time.Time {
 	if used := lock.LastUsed(); !isForged(config, used) {
 		return used
 	}
@@ -56,7 +57,7 @@ const MaxNames = 10_000
 // Crowding returns the sleeping sessions that must go, so that the others stay below the largest KeepLimit of their servers and
 // this one, and below MaxNames: the longest unused first, and never the last of them. Pinned sessions do not count. why is the
 // reason.
-func Crowding(c *runs.Config) (gone []string, why string) {
+func Crowding(c *place.Config) (gone []string, why string) {
 	type sleeper struct {
 		id   string
 		size int64

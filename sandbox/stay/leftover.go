@@ -28,20 +28,20 @@ type Leftover struct {
 }
 
 // Group returns by session one tenant's containers and volumes of a host. A taken spare belongs to its session.
-func Group(inventory engine.Inventory, config *runs.Config) map[string]*Leftover {
+func Group(inventory engine.Inventory, config *place.Config) map[string]*Leftover {
 	found := make(map[string]*Leftover)
 	places := sync.OnceValue(func() map[string]state.Owner { return state.Places(config.StateDir) })
 	of := func(labels map[string]string, created time.Time) *Leftover {
-		tenant := labels[runs.LabelTenant]
-		id := place.IDOf(tenant, labels[runs.LabelSession])
-		named := labels[runs.LabelNamed] == "true"
+		tenant := labels[place.LabelTenant]
+		id := place.IDOf(tenant, labels[place.LabelSession])
+		named := labels[place.LabelNamed] == "true"
 		spare := tenant == "" && place.IsSpare(id) && !named
 		if spare {
 			if owner, taken := places()[id]; taken {
 				tenant, id, named, spare = cmp.Or(owner.Tenant, config.Tenant), owner.ID, owner.Named, false
 			}
 		}
-		if !state.ValidID(id) || labels[runs.LabelHost] != config.Host || tenant != config.Tenant {
+		if !state.ValidID(id) || labels[place.LabelHost] != config.Host || tenant != config.Tenant {
 			return &Leftover{} // not made by us, or for another: leave it alone
 		}
 		if found[id] == nil {
@@ -57,7 +57,7 @@ func Group(inventory engine.Inventory, config *runs.Config) map[string]*Leftover
 		l := of(c.Labels, c.Created)
 		l.Containers = append(l.Containers, c.Name)
 		if c.Running {
-			l.Running = append(l.Running, runs.Language(c.Labels[runs.LabelLanguage]))
+			l.Running = append(l.Running, runs.Language(c.Labels[place.LabelLanguage]))
 			l.Place = c.Place
 		} else {
 			l.Ended = append(l.Ended, c.Name)
@@ -71,12 +71,12 @@ func Group(inventory engine.Inventory, config *runs.Config) map[string]*Leftover
 }
 
 // LeftoverOf returns one session's containers and volume on an engine, of this host's servers; nil: nothing.
-func LeftoverOf(ctx context.Context, config *runs.Config, id string) (*Leftover, error) {
+func LeftoverOf(ctx context.Context, config *place.Config, id string) (*Leftover, error) {
 	label := place.LabelOf(config.Tenant, id)
 	if r := state.LoadRecord(config.StateDir, id); r != nil && r.Place != "" {
 		label = place.LabelOf("", r.Place)
 	}
-	inventory, err := config.Engine.List(ctx, runs.LabelSession, label)
+	inventory, err := config.Engine.List(ctx, place.LabelSession, label)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (l *Leftover) Wanted(lock *state.Lock) bool {
 }
 
 // SwitchedOff returns the containers of languages that a server does not offer.
-func (l *Leftover) SwitchedOff(config *runs.Config) []string {
+func (l *Leftover) SwitchedOff(config *place.Config) []string {
 	return slices.DeleteFunc(slices.Clone(l.Containers), func(name string) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(config.Kernels)), func(language runs.Language) bool {
 			return strings.HasSuffix(name, "-"+string(language))
@@ -107,7 +107,7 @@ type Verdict struct {
 }
 
 // Judge decides that from the engine's state of a session and its lock.
-func (l *Leftover) Judge(config *runs.Config, id string, lock *state.Lock, crowded string) Verdict {
+func (l *Leftover) Judge(config *place.Config, id string, lock *state.Lock, crowded string) Verdict {
 	if !lock.Kept() {
 		return Verdict{l.Containers, l.Volumes, false, false, "no server has it any more"}
 	}
@@ -124,7 +124,7 @@ func (l *Leftover) Judge(config *runs.Config, id string, lock *state.Lock, crowd
 }
 
 // IsQuiet reports, without a lock, that nothing of a session is to go, as for most sessions.
-func IsQuiet(config *runs.Config, id string, seen *Leftover) bool {
+func IsQuiet(config *place.Config, id string, seen *Leftover) bool {
 	used, err := state.LastUsed(config.StateDir, id)
 	if err != nil || isForged(config, used) || !state.IsKept(config.StateDir, id) {
 		return false
@@ -134,13 +134,13 @@ func IsQuiet(config *runs.Config, id string, seen *Leftover) bool {
 }
 
 // Recorded returns a session's containers and volume by its record alone.
-func Recorded(c *runs.Config, id string, used time.Time) *Leftover {
+func Recorded(c *place.Config, id string, used time.Time) *Leftover {
 	r := state.LoadRecord(c.StateDir, id)
 	l := &Leftover{Named: r != nil && !r.Unnamed || state.IsKept(c.StateDir, id), Newest: used}
 	if r == nil || sleeps(c, r, used) {
 		return l
 	}
-	at := &place.Place{ID: id, SpareID: r.Place, Config: c}
+	at := place.At(c, id, r.Place)
 	for language, key := range r.Settings {
 		if name := c.ContainerOf(runs.Language(language))[0]; key != "" && !slices.Contains(l.Running, name) {
 			l.Running = append(l.Running, name)

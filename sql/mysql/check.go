@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
 const oneStatement = "Send one SELECT, WITH, VALUES, TABLE, SHOW, DESCRIBE or EXPLAIN at a time; each call is a read-only transaction of its own."
@@ -14,7 +14,7 @@ const oneStatement = "Send one SELECT, WITH, VALUES, TABLE, SHOW, DESCRIBE or EX
 // check, protects the tables: it refuses writes inside the statement. The check refuses statements that such a transaction lets through:
 // files of the server, locks, settings, and statements that are no query.
 func check(statement string, params int) (*uses, error) {
-	read, err := checked.Read(statement, lex)
+	read, err := reader.Read(statement, lex)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func check(statement string, params int) (*uses, error) {
 }
 
 // checker goes through a statement from left to right.
-type checker struct{ checked.Statement }
+type checker struct{ reader.Words }
 
 // begins looks at the first words.
 func (c *checker) begins() error {
@@ -49,7 +49,7 @@ func (c *checker) begins() error {
 		return c.explains()
 	}
 	if first.Kind == end {
-		return checked.ErrEmpty(oneStatement)
+		return reader.ErrEmpty(oneStatement)
 	}
 	if !c.reads(0) {
 		return c.Refuse(0, "it is no statement that only reads", cmp.Or(instead[first.Key], oneStatement))
@@ -185,5 +185,5 @@ func (c *checker) parameters(given int) error {
 			used++
 		}
 	}
-	return checked.CheckParameters(used, given, "Give one value in params for each ? in the statement, in their order.")
+	return reader.CheckParameters(used, given, "Give one value in params for each ? in the statement, in their order.")
 }

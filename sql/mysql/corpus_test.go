@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
@@ -83,10 +84,9 @@ func asOwner(do func(conn *dbsql.Conn) error) error {
 
 var limits = sql.Limits{Timeout: time.Minute, RowBytes: 1 << 20, Functions: []string{"shop.safe_total"}}
 
-func open(t *testing.T, login string, limits sql.Limits) *Database {
+func open(t *testing.T, login string, limits sql.Limits) *reader.Database {
 	t.Helper()
-	d, err := Open(server.DSN(login, "shop"), limits)
-	must.OK(t, err)
+	d := must.Get(Open(server.DSN(login, "shop"), limits))(t)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -123,8 +123,7 @@ func state(t *testing.T) string {
 		return nil
 	})
 	must.OK(t, err)
-	entries, err := os.ReadDir(server.Folder())
-	must.OK(t, err)
+	entries := must.Get(os.ReadDir(server.Folder()))(t)
 	for _, e := range entries {
 		fmt.Fprintln(&b, e.Name())
 	}
@@ -152,13 +151,10 @@ func TestEveryAttackIsRefusedAndChangesNothing(t *testing.T) {
 		statement = inFolder(statement)
 		_, rows, err := sqltest.Read(t.Context(), d, statement)
 		var f *fault.Error
-		if !errors.As(err, &f) || f.Code != fault.SQLRejected {
-			t.Errorf("%s\n\trows %v, error %v", statement, rows, err)
-		}
+		should.Hold(t, errors.As(err, &f) && f.Code == fault.SQLRejected, "%s\n\trows %v, error %v", statement, rows, err)
 	}
-	if lines := differ(before, state(t)); len(lines) > 0 {
-		t.Errorf("changed: %s", strings.Join(lines, "\n"))
-	}
+	lines := differ(before, state(t))
+	should.Hold(t, len(lines) == 0, "changed: %s", strings.Join(lines, "\n"))
 }
 
 // The check keeps most attacks from the server. This is what holds the others: it is told which of them the server alone refuses.
@@ -170,18 +166,15 @@ func TestTheServerRefusesWritesInTheTransaction(t *testing.T) {
 		"DROP TABLE accounts", "SELECT deposit(1)", "SELECT NEXTVAL(tickets)", "ALTER TABLE accounts ADD c INT", "CREATE TEMPORARY TABLE copy (id INT)",
 		"GRANT ALL ON *.* TO reader@localhost", "SELECT * FROM accounts FOR UPDATE",
 	} {
-		s, err := d.session(t.Context())
-		must.OK(t, err)
-		_, err = s.tx.ExecContext(t.Context(), statement)
-		var said *mysql.MySQLError
-		if !errors.As(err, &said) || said.Number != writes {
-			t.Errorf("%s: %v", statement, err)
-		}
-		s.end()
+		must.OK(t, d.Look(t.Context(), func(s *reader.Session) error {
+			var said *mysql.MySQLError
+			err := should.ErrOf(s.Query(statement))
+			should.Hold(t, errors.As(err, &said) && said.Number == writes, "%s: %v", statement, err)
+			return nil
+		}))
 	}
-	if lines := differ(before, state(t)); len(lines) > 0 {
-		t.Errorf("changed: %s", strings.Join(lines, "\n"))
-	}
+	lines := differ(before, state(t))
+	should.Hold(t, len(lines) == 0, "changed: %s", strings.Join(lines, "\n"))
 }
 
 // onlyMySQL begins the statements that MariaDB has not.
@@ -194,9 +187,7 @@ func TestEveryLegitimateStatementRuns(t *testing.T) {
 			should.OK(t, should.ErrOf(check(statement, 0)), "%s refused", statement)
 			continue
 		}
-		if _, _, err := sqltest.Read(t.Context(), d, statement); err != nil {
-			t.Errorf("%s\n\t%v", statement, err)
-		}
+		sqltest.Runs(t, d, statement)
 	}
 }
 
@@ -204,17 +195,15 @@ func TestAnAttackIsRefusedWhereverItIsPutIn(t *testing.T) {
 	attacks := []string{"; DELETE FROM accounts", "INTO OUTFILE '/tmp/x'", "FOR UPDATE", "LOCK IN SHARE MODE", "DELETE FROM accounts", "UPDATE accounts SET a = 1",
 		"INSERT INTO accounts VALUES (1)", "/*! SELECT */", "LOAD_FILE('x')", "@a := 1"}
 	for _, statement := range sqltest.Corpus(t, "legitimate") {
-		tokens, err := lex(statement)
-		must.OK(t, err)
+		tokens := must.Get(lex(statement))(t)
 		for at := range tokens {
 			if at == 0 || tokens[at-1].Key == "." {
 				continue // where it would be another statement's beginning, or a name
 			}
 			for _, attack := range attacks {
 				whole := written(tokens[:at]) + attack + "\n" + written(tokens[at:])
-				if _, err := check(whole, strings.Count(whole, "?")); err == nil {
-					t.Errorf("admitted: %s", whole)
-				}
+				_, err := check(whole, strings.Count(whole, "?"))
+				should.Hold(t, err != nil, "admitted: %s", whole)
 			}
 		}
 	}

@@ -9,13 +9,13 @@ import (
 	"net/url"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
 const (
@@ -30,6 +30,7 @@ const dsnHint = "Write mysql://user:password@host:3306/database?ssl-mode=VERIFY_
 type settings struct {
 	config   *mysql.Config
 	timeZone string // of the session; empty: UTC
+	limits   sql.Limits
 }
 
 // synonyms maps the clients' names of a setting to ours. An empty one has no effect: its setting is fixed, or of no use for reading.
@@ -205,15 +206,4 @@ func (s *settings) encrypt(given map[string]string) error {
 
 func badDSN(what string) error {
 	return fault.New(fault.SQLFailed, dsnHint, "The connection string cannot be used: %s.", what)
-}
-
-// secrets are the forms in which a connection's password could stand in a message.
-func (s *settings) secrets() []string {
-	password := s.config.Passwd
-	if password == "" {
-		return nil
-	}
-	forms := []string{password, url.QueryEscape(password), url.PathEscape(password), url.UserPassword("", password).String()[1:]}
-	slices.Sort(forms)
-	return slices.Compact(forms)
 }

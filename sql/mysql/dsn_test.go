@@ -43,15 +43,13 @@ func TestBothFormsOfConnectionStringsAreRead(t *testing.T) {
 		default:
 			mode = "verified"
 		}
-		if got := fmt.Sprintf("%s %s %s %s %s %s %s", c.User, c.Passwd, c.Net, c.Addr, c.DBName, mode, c.Timeout); got != want {
-			t.Errorf("%s:\n\t%s, want\n\t%s", dsn, got, want)
-		}
+		got := fmt.Sprintf("%s %s %s %s %s %s %s", c.User, c.Passwd, c.Net, c.Addr, c.DBName, mode, c.Timeout)
+		should.Hold(t, got == want, "%s:\n\t%s, want\n\t%s", dsn, got, want)
 		if c.MultiStatements || c.AllowAllFiles || c.InterpolateParams || c.AllowOldPasswords || c.AllowCleartextPasswords || c.ParseTime {
 			t.Errorf("%s sets what none may: %+v", dsn, c)
 		}
-		if strings.Contains(fmt.Sprintf("%v %+v %#v", &Database{connector: &connector{settings: s}}, &Database{connector: &connector{settings: s}}, &Database{connector: &connector{settings: s}}), "ss/w") {
-			t.Error("the password is printed")
-		}
+		db := must.Get(Open(dsn, limits))(t)
+		should.Hold(t, !strings.Contains(fmt.Sprintf("%v %+v %#v", db, db, db), "ss/w"), "the password is printed")
 	}
 }
 
@@ -73,9 +71,8 @@ func TestConnectionStringsThatCannotBeUsedAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", dsn, err, says)
 		}
 	}
-	if Password("mysql://u:p%40ss@h/d") != "p@ss" || Password("mysql://u:%zz@h") != "" {
-		t.Error("the password is not found, or made up")
-	}
+	should.Hold(t, Password("mysql://u:p%40ss@h/d") == "p@ss" && Password("mysql://u:%zz@h") == "",
+		"the password is not found, or made up")
 }
 
 func TestAConnectionIsEncryptedAsItIsAsked(t *testing.T) {
@@ -92,8 +89,7 @@ func TestAConnectionIsEncryptedAsItIsAsked(t *testing.T) {
 		base + "ssl-mode=VERIFY_CA":                                      "certificate is not trusted",
 		byAddress + "ssl-mode=VERIFY_IDENTITY&ssl-ca=" + server.Certificate(): "certificate is not trusted",
 	} {
-		d, err := Open(dsn, limits)
-		must.OK(t, err)
+		d := must.Get(Open(dsn, limits))(t)
 		_, rows, err := sqltest.Read(t.Context(), d, "SELECT IF(VARIABLE_VALUE = '', 'plain', 'encrypted') FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME = 'Ssl_cipher'")
 		should.Contain(t, fmt.Sprint(rows, err), want, "%s", dsn)
 		d.Close()
@@ -103,8 +99,7 @@ func TestAConnectionIsEncryptedAsItIsAsked(t *testing.T) {
 // hostile answers every connection with the same packets, the first of which is a server's greeting, one after each that comes.
 func hostile(t *testing.T, packets ...string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -134,9 +129,7 @@ func hostile(t *testing.T, packets ...string) string {
 				rest := make([]byte, 1<<16)
 				for {
 					n, err := conn.Read(rest)
-					if strings.Contains(string(rest[:n]), "root:") {
-						t.Error("the server got a file of this machine")
-					}
+					should.Hold(t, !strings.Contains(string(rest[:n]), "root:"), "the server got a file of this machine")
 					if err != nil {
 						return
 					}
@@ -160,8 +153,7 @@ func TestAHostileServerGetsNothingAndBreaksNothing(t *testing.T) {
 		"is no MySQL":                    {"HTTP/1.1 400 Bad Request\r\n\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, err := Open("mysql://u:secret@"+hostile(t, packets...)+"/d?ssl-mode=DISABLED&timeout=1s", limits)
-			must.OK(t, err)
+			d := must.Get(Open("mysql://u:secret@"+hostile(t, packets...)+"/d?ssl-mode=DISABLED&timeout=1s", limits))(t)
 			defer d.Close()
 			_, rows, err := sqltest.Read(t.Context(), d, "SELECT 1")
 			if f := fault.From(err); err == nil || f.Code != fault.SQLFailed || f.Hint == "" || strings.Contains(f.Message, "runtime") {

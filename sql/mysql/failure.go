@@ -4,9 +4,6 @@ package mysql
 
 import (
 	"cmp"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"regexp"
@@ -17,10 +14,8 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
-
-var errNoRows = fault.New(fault.SQLRejected, oneStatement, "The statement returns no rows: it is no reading statement.")
 
 // Numbers of the server's errors that are told in words of our own.
 const (
@@ -81,67 +76,49 @@ var connectHints = map[uint16]string{
 	1053: "The server is shutting down; try again in a moment.",
 }
 
-// fail makes a fault of a driver's error. It quotes nothing of the login.
-func (d *Database) fail(ctx context.Context, err error, statement string) error {
-	var said *mysql.MySQLError
-	isSaid := errors.As(err, &said)
-	slow := isSaid && (said.Number == tooSlow || said.Number == tooSlowToo)
-	if f := checked.Failure(ctx, err, d.limits, slow, "Make the statement cheaper: LIMIT, an indexed column in WHERE, or an aggregate. EXPLAIN shows the plan."); f != nil {
-		return f
-	}
-	if isSaid {
-		return d.serverSaid(said, statement, checked.IsOfLogin(err))
-	}
-	return d.unreachable(err)
-}
-
 var (
 	account = regexp.MustCompile(`'[^']*'@'[^']*'|\b[^\s'@]+@[^\s'@]+ `)
 	atLine  = regexp.MustCompile(`^(?s)You have an error in your SQL syntax.* near '(.*)' at line (\d+)$`)
 )
 
-// serverSaid reports an error of the server in its own words, with its number and place. One at login is about no
-// statement, and its words name the user, the database or the server.
-func (d *Database) serverSaid(said *mysql.MySQLError, statement string, atLogin bool) error {
-	hint := cmp.Or(hintsByNumber[said.Number], connectHints[said.Number], "Mend the statement, or look up tables and columns with describe_sql.")
-	message := said.Message
+// said reports an error of the server in its own words, with its number and place. One at login is about no statement, and its words name
+// the user, the database or the server.
+func (s *settings) said(err error, statement string, atLogin bool) (told *fault.Error, slow bool) {
+	var said *mysql.MySQLError
+	if !errors.As(err, &said) {
+		return nil, false
+	}
 	state := strings.Trim(string(said.SQLState[:]), "\x00")
 	if said.Number == writes {
 		return fault.New(fault.SQLRejected, oneStatement, "The database refused the statement: it writes or locks rows, and this is a read-only transaction.").
-			With("number", said.Number).With("sqlstate", state)
+			With("number", said.Number).With("sqlstate", state), false
 	}
-	line := 0
+	message, shown, line := said.Message, "", 0
+	hint := cmp.Or(hintsByNumber[said.Number], connectHints[said.Number], "Mend the statement, or look up tables and columns with describe_sql.")
 	if parts := atLine.FindStringSubmatch(message); parts != nil {
 		line, _ = strconv.Atoi(parts[2])
+		shown = reader.Line(statement, line)
 		message = "The statement has an error in its syntax near '" + text.Shorten(parts[1], 80) + "'"
 	}
 	if atLogin {
-		message, hint = "MySQL refused the connection", cmp.Or(connectHints[said.Number], checked.OfConnecting)
+		message, hint, shown = "MySQL refused the connection", cmp.Or(connectHints[said.Number], reader.OfConnecting), ""
 	}
-	message = text.Shorten(checked.Scrub(account.ReplaceAllString(message, "the login "), d.secrets), checked.MaxMessage)
+	message = text.Shorten(reader.Scrub(account.ReplaceAllString(message, "the login "), reader.Forms(s.config.Passwd)), reader.MaxMessage)
 	place := fmt.Sprintf("error %d, SQLSTATE %s", said.Number, state)
-	lines := strings.Split(statement, "\n")
-	shown := line > 0 && line <= len(lines) && !atLogin
-	if shown {
-		place += fmt.Sprintf(", line %d: %s", line, checked.Excerpt(lines[line-1]))
+	if shown != "" {
+		place += fmt.Sprintf(", line %d: %s", line, shown)
 	}
-	f := fault.New(fault.SQLFailed, hint, "%s (%s)", message, place).With("number", said.Number).With("sqlstate", state)
-	if shown {
-		f = f.With("line", line)
+	told = fault.New(fault.SQLFailed, hint, "%s (%s)", message, place).With("number", said.Number).With("sqlstate", state)
+	if shown != "" {
+		told = told.With("line", line)
 	}
-	return f
+	return told, said.Number == tooSlow || said.Number == tooSlowToo
 }
 
-// unreachable reports why there is no connection, without the driver's words.
-func (d *Database) unreachable(err error) error {
-	what, hint := said(err)
-	return checked.Unreachable(err, d.secrets, checked.BeforeLogin, checked.OfConnecting, what, hint)
-}
-
-// said describes this driver's own errors.
-func said(err error) (what, hint string) {
+// ownError describes this driver's own errors.
+func ownError(err error) (what, hint string) {
 	switch {
-	case isCertificate(err):
+	case reader.Untrusted(err):
 		return "The server's certificate is not trusted.",
 			"Set ssl-ca to its authority's file, or ssl-mode to VERIFY_CA where the host has another name; ssl-mode=REQUIRED encrypts and trusts any certificate."
 	case errors.Is(err, mysql.ErrNoTLS):
@@ -152,12 +129,4 @@ func said(err error) (what, hint string) {
 		return "The server asks for a login in a form that is not known here.", "Use a login with caching_sha2_password, ed25519 or mysql_native_password."
 	}
 	return "", ""
-}
-
-func isCertificate(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var unknown x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	return errors.As(err, &verification) || errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid)
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -69,9 +70,7 @@ func TestEveryTypeIsReadAsWhatItIs(t *testing.T) {
 		"INSERT INTO shop.everything VALUES (" + strings.Join(values, ", ") + "), (" + strings.Join(nulls, ", ") + ")"})
 	must.OK(t, err)
 	found, rows, err := sqltest.Read(t.Context(), open(t, "reader", limits), "SELECT * FROM everything")
-	if err != nil || len(rows) != 2 {
-		t.Fatal(rows, err)
-	}
+	must.Hold(t, err == nil && len(rows) == 2, "%v %v", rows, err)
 	for i, c := range types {
 		if found[i].Kind != c.kind || found[i].Type != c.name || rows[0][i] != c.text || rows[1][i] != "NULL" {
 			t.Errorf("%s %s: kind %d, type %s, %s and %s; want %d, %s, %s and NULL", c.declared, c.value, found[i].Kind, found[i].Type, rows[0][i], rows[1][i], c.kind, c.name, c.text)
@@ -81,14 +80,9 @@ func TestEveryTypeIsReadAsWhatItIs(t *testing.T) {
 
 func TestParametersAreBoundAndNeverPasted(t *testing.T) {
 	d := open(t, "reader", limits)
-	_, rows, err := sqltest.Read(t.Context(), d, "SELECT ?, ?, ?, ?, ?", "it's \\' -- ? 😀", nil, true, json.Number("18446744073709551615"), json.Number("0.1"))
-	if want := "[[it's \\' -- ? 😀 NULL 1 18446744073709551615 0.1]]"; err != nil || fmt.Sprint(rows) != want {
-		t.Errorf("%v %v, want %s", rows, err, want)
-	}
-	_, rows, err = sqltest.Read(t.Context(), d, "SELECT id FROM accounts WHERE owner = ? AND balance > ? LIMIT ?", "bert", "20", json.Number("5"))
-	if err != nil || fmt.Sprint(rows) != "[[2]]" {
-		t.Error(rows, err)
-	}
+	sqltest.Gives(t, d, "[[it's \\' -- ? 😀 NULL 1 18446744073709551615 0.1]]",
+		"SELECT ?, ?, ?, ?, ?", "it's \\' -- ? 😀", nil, true, json.Number("18446744073709551615"), json.Number("0.1"))
+	sqltest.Gives(t, d, "[[2]]", "SELECT id FROM accounts WHERE owner = ? AND balance > ? LIMIT ?", "bert", "20", json.Number("5"))
 	for _, c := range []struct {
 		params []any
 		says   string
@@ -130,18 +124,14 @@ func TestACancelledStatementEndsInTheDatabase(t *testing.T) {
 	cancel()
 	should.Fail(t, <-ended, "The statement was cancelled")
 	must.Soon(t, "it has ended", func() bool { return running(t, "cancelled one") == 0 })
-	if _, rows, err := sqltest.Read(t.Context(), d, "SELECT 1"); err != nil || len(rows) != 1 {
-		t.Error("the next statement:", rows, err)
-	}
+	sqltest.Runs(t, d, "SELECT 1")
 }
 
 func TestAStatementEndsInTime(t *testing.T) {
 	d := open(t, "reader", sql.Limits{Timeout: time.Second, RowBytes: 1 << 20})
 	for _, statement := range []string{forever("late"), "SELECT SLEEP(3600)"} {
 		_, _, err := sqltest.Read(t.Context(), d, statement)
-		if !errors.Is(err, sql.ErrTimeout) || !strings.Contains(err.Error(), "ended after 1s") {
-			t.Errorf("%s: %v", statement, err)
-		}
+		should.Hold(t, errors.Is(err, sql.ErrTimeout) && strings.Contains(err.Error(), "ended after 1s"), "%s: %v", statement, err)
 	}
 	must.Soon(t, "it has ended", func() bool { return running(t, "late") == 0 })
 }
@@ -158,9 +148,7 @@ func TestAResultIsNeverWholeInMemoryAndMayBeLeft(t *testing.T) {
 		}
 	}
 	rows.Close()
-	if rows.Next() {
-		t.Error("there is a row after the end")
-	}
+	should.Hold(t, !rows.Next(), "there is a row after the end")
 	rows.Close() // which does nothing
 	must.Soon(t, "it has ended", func() bool { return running(t, "left early") == 0 })
 }
@@ -183,51 +171,43 @@ func TestErrorsSayWhatToDoAndNothingOfTheLogin(t *testing.T) {
 		{"reader", "INSERT(1)", "only reads", "SELECT"},
 		{"nobody:wrong secret", "SELECT 1", "MySQL refused the connection (error 1045", "user or the password"},
 	} {
-		_, _, err := sqltest.Read(t.Context(), open(t, c.login, limits), c.statement)
-		f := fault.From(err)
-		if !strings.Contains(f.Message, c.says) || !strings.Contains(f.Hint, c.hint) {
-			t.Errorf("%s: %s\n\t%s", c.statement, f.Message, f.Hint)
-		}
+		f := fault.From(sqltest.Fails(t, open(t, c.login, limits), c.statement))
+		should.Hold(t, strings.Contains(f.Message, c.says) && strings.Contains(f.Hint, c.hint),
+			"%s: %s\n\t%s", c.statement, f.Message, f.Hint)
 		for _, secret := range []string{"reader", "nobody", "wrong secret", "localhost", server.Socket()} {
-			if strings.Contains(f.Message+f.Hint, secret) {
-				t.Errorf("%s tells %q: %s", c.statement, secret, f.Message)
-			}
+			should.Hold(t, !strings.Contains(f.Message+f.Hint, secret), "%s tells %q: %s", c.statement, secret, f.Message)
 		}
 	}
-}
-
-func TestMoreStatementsThanConnectionsWait(t *testing.T) {
-	d := open(t, "reader", sql.Limits{Timeout: time.Minute, RowBytes: 1 << 20})
-	var all []sql.Rows
-	for range sql.PoolSize {
-		rows, err := d.Query(t.Context(), sql.Query{Text: "SELECT 1"})
-		must.OK(t, err)
-		all = append(all, rows)
-	}
-	done := make(chan error)
-	go func() {
-		_, _, err := sqltest.Read(t.Context(), d, "SELECT 2")
-		done <- err
-	}()
-	for _, rows := range all {
-		rows.Close()
-	}
-	should.OK(t, <-done)
 }
 
 func TestTheSessionIsAsTheCheckTakesIt(t *testing.T) {
 	d := open(t, mariadb.Superuser, limits)
 	for range 2 { // of a new connection and of one that is used again
-		_, rows, err := sqltest.Read(t.Context(), d, `SELECT "text", 'a\'b', @@tx_read_only, @@character_set_client, @@time_zone, @@max_statement_time, @@autocommit`)
-		if want := "[[text a'b 1 utf8mb4 +00:00 60 1]]"; err != nil || fmt.Sprint(rows) != want {
-			t.Errorf("%v %v, want %s", rows, err, want)
-		}
+		sqltest.Gives(t, d, "[[text a'b 1 utf8mb4 +00:00 60 1]]",
+			`SELECT "text", 'a\'b', @@tx_read_only, @@character_set_client, @@time_zone, @@max_statement_time, @@autocommit`)
 	}
-	own, err := Open(server.DSN("reader", "shop")+"?time_zone=%2B02:00", limits)
-	must.OK(t, err)
+	own := must.Get(Open(server.DSN("reader", "shop")+"?time_zone=%2B02:00", limits))(t)
 	defer own.Close()
 	columns, rows, err := sqltest.Read(t.Context(), own, "SELECT TIMESTAMP(FROM_UNIXTIME(0)), @@time_zone")
-	if err != nil || fmt.Sprint(rows) != "[[1970-01-01 02:00:00 +02:00]]" || columns[0].Kind != sql.Timestamp {
-		t.Error(columns, rows, err)
+	should.Hold(t, err == nil && fmt.Sprint(rows) == "[[1970-01-01 02:00:00 +02:00]]" && columns[0].Kind == sql.Timestamp,
+		"%v %v %v", columns, rows, err)
+}
+
+// server is the tests' own MariaDB, with the database shop. It would write and read any file that a statement asks it to.
+var server *mariadb.Server
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if server, err = mariadb.Start(context.Background(), "--secure-file-priv=", "--local-infile=1", "--max-connections=100"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
+	defer server.Stop()
+	if err := fill(fixture); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }

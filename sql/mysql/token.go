@@ -5,12 +5,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
-const end, word, quoted, literal, number, variable, symbol = checked.End, checked.Word, checked.Quoted, checked.Literal, checked.Number, checked.Variable, checked.Symbol
+const end, word, quoted, literal, number, variable, symbol = reader.End, reader.Word, reader.Quoted, reader.Literal, reader.Number, reader.Variable, reader.Symbol
 
-type token = checked.Token
+type token = reader.Token
 
 // nameOf is the name that a token is: a quoted one without its quotes.
 func nameOf(t token) string {
@@ -24,11 +24,11 @@ func nameOf(t token) string {
 // would divide a text, the text is refused: whoever checks a statement must read the same one that runs.
 //
 // Our sessions use a sql_mode in which "x" is a string and \ escapes; see setup.
-type lexer struct{ *checked.Scanner }
+type lexer struct{ *reader.Scanner }
 
 // lex divides a whole statement. The last token is of kind end.
 func lex(statement string) ([]token, error) {
-	return checked.Divide(statement, func(s *checked.Scanner) error { return lexer{s}.skip() }, func(s *checked.Scanner) (token, error) { return lexer{s}.next() })
+	return reader.Divide(statement, func(s *reader.Scanner) error { return lexer{s}.skip() }, func(s *reader.Scanner) (token, error) { return lexer{s}.next() })
 }
 
 func (l lexer) next() (token, error) {
@@ -40,7 +40,7 @@ func (l lexer) next() (token, error) {
 	case isDigit(c), c == '.' && len(l.Rest) > 1 && isDigit(l.Rest[1]):
 		return l.number()
 	case strings.HasPrefix(l.Rest, "@@"):
-		n := 2 + checked.CountWhile(l.Rest[2:], func(c byte) bool { return isNamePart(c) || c == '.' })
+		n := 2 + reader.CountWhile(l.Rest[2:], func(c byte) bool { return isNamePart(c) || c == '.' })
 		if n > 2 {
 			return l.take(variable, n), nil
 		}
@@ -49,7 +49,7 @@ func (l lexer) next() (token, error) {
 	case c == '$':
 		return token{}, l.Fail("the sign $ begins a string in some versions of MySQL", "Put names that begin with $ in `backticks`. Parameters are ? in the order of params.")
 	case isNamePart(c):
-		return l.take(word, checked.CountWhile(l.Rest, isNamePart)), nil
+		return l.take(word, reader.CountWhile(l.Rest, isNamePart)), nil
 	case strings.IndexByte("(),.;:*/+-%=<>!&|^~{}?", c) >= 0:
 		return l.take(symbol, 1), nil
 	}
@@ -59,46 +59,38 @@ func (l lexer) next() (token, error) {
 }
 
 // take cuts a token off.
-func (l lexer) take(k checked.Kind, length int) token { return l.Take(k, length, strings.ToUpper) }
+func (l lexer) take(k reader.Kind, length int) token { return l.Take(k, length, strings.ToUpper) }
 
 // quoted cuts off a text up to the character that it begins with, which stands for itself when it is doubled and, in a string, behind a
 // backslash.
-func (l lexer) quoted(k checked.Kind) (token, error) {
-	end := l.Rest[0]
-	for i := 1; i < len(l.Rest); i++ {
-		switch c := l.Rest[i]; {
-		case c == '\\' && k == literal:
-			i++
-		case c == end && i+1 < len(l.Rest) && l.Rest[i+1] == end:
-			i++
-		case c == end:
-			return l.take(k, i+1), nil
-		}
+func (l lexer) quoted(k reader.Kind) (token, error) {
+	if n := reader.QuotedEnd(l.Rest, 1, l.Rest[0], k == literal); n > 0 {
+		return l.take(k, n), nil
 	}
-	return token{}, l.Fail("a string or a quoted name has no end", fmt.Sprintf("Close it with %c.", end))
+	return token{}, l.Fail("a string or a quoted name has no end", fmt.Sprintf("Close it with %c.", l.Rest[0]))
 }
 
 // number cuts a number off. The server takes some texts that begin with a digit for one name and others for a number
 // and a word, as 1e5INTO: they are refused.
 func (l lexer) number() (token, error) {
 	s := l.Rest
-	n := checked.CountWhile(s, isDigit)
+	n := reader.CountWhile(s, isDigit)
 	switch {
 	case strings.HasPrefix(s, "0x") && len(s) > 2 && isHex(s[2]):
-		n = 2 + checked.CountWhile(s[2:], isHex)
+		n = 2 + reader.CountWhile(s[2:], isHex)
 	case strings.HasPrefix(s, "0b") && len(s) > 2 && isBit(s[2]):
-		n = 2 + checked.CountWhile(s[2:], isBit)
+		n = 2 + reader.CountWhile(s[2:], isBit)
 	default: // 0x and 0b2 are names
 		if n < len(s) && s[n] == '.' {
 			n++
-			n += checked.CountWhile(s[n:], isDigit)
+			n += reader.CountWhile(s[n:], isDigit)
 		}
 		if n < len(s) && (s[n] == 'e' || s[n] == 'E') {
 			n++
 			if n < len(s) && (s[n] == '+' || s[n] == '-') {
 				n++
 			}
-			n += checked.CountWhile(s[n:], isDigit)
+			n += reader.CountWhile(s[n:], isDigit)
 		}
 	}
 	if n < len(s) && (isNamePart(s[n]) || s[n] == '.') {
@@ -108,29 +100,11 @@ func (l lexer) number() (token, error) {
 }
 
 // skip passes over space and comments.
-func (l lexer) skip() error {
-	for l.Rest != "" {
-		switch c := l.Rest[0]; {
-		case isSpace(c):
-			if c == '\n' {
-				l.Line++
-			}
-			l.Rest = l.Rest[1:]
-		case c == '#', strings.HasPrefix(l.Rest, "--") && (len(l.Rest) == 2 || l.Rest[2] <= ' ' || l.Rest[2] == 0x7f):
-			comment, _, _ := strings.Cut(l.Rest, "\n")
-			if strings.ContainsAny(strings.TrimSuffix(comment, "\r"), "\r\v\f") {
-				return l.Fail("a comment has a line break that is not a line feed", "End the lines of the statement with \\n.")
-			}
-			l.Rest = l.Rest[len(comment):]
-		case strings.HasPrefix(l.Rest, "/*"):
-			if err := l.blockComment(); err != nil {
-				return err
-			}
-		default:
-			return nil
-		}
-	}
-	return nil
+func (l lexer) skip() error { return l.Skip(isSpace, beginsComment, "\r\v\f", l.blockComment) }
+
+// beginsComment reports whether a comment begins that ends with its line.
+func beginsComment(rest string) bool {
+	return rest[0] == '#' || strings.HasPrefix(rest, "--") && (len(rest) == 2 || rest[2] <= ' ' || rest[2] == 0x7f)
 }
 
 // blockComment passes over a comment. Those that the server runs, or takes orders from, are none.
@@ -151,7 +125,7 @@ func (l lexer) blockComment() error {
 	return nil
 }
 
-func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
+func isSpace(c rune) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 

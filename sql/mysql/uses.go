@@ -1,14 +1,12 @@
 package mysql
 
 import (
-	"context"
-	dbsql "database/sql"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
@@ -46,20 +44,15 @@ func usesOf(tokens []token) *uses {
 // maxViews bounds how many views within each other are looked at.
 const maxViews = 200
 
-// queryer is a session, or a transaction in one.
-type queryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*dbsql.Rows, error)
-}
-
 // admit refuses a statement that calls a function of the database's own, itself or by a view that it reads: the
 // server lets one write files and change settings in a read-only transaction, whatever it was declared as. A user may allow it by name.
-func (u *uses) admit(ctx context.Context, q queryer, allowed []string) error {
+func (u *uses) admit(q *reader.Session, allowed []string) error {
 	seen := make(map[string]bool) // views
 	for pending := []*uses{u}; len(pending) > 0; pending = pending[1:] {
-		if err := pending[0].admitCalls(ctx, q, allowed); err != nil {
+		if err := pending[0].admitCalls(q, allowed); err != nil {
 			return err
 		}
-		views, err := pending[0].views(ctx, q)
+		views, err := pending[0].views(q)
 		if err != nil {
 			return err
 		}
@@ -81,7 +74,7 @@ func (u *uses) admit(ctx context.Context, q queryer, allowed []string) error {
 // checkView refuses a view for the same reasons as a statement: locks, files, settings.
 func checkView(name, definition string) (*uses, error) {
 	tokens, err := lex(definition)
-	c := checker{checked.Of(definition, tokens)}
+	c := checker{reader.Of(definition, tokens)}
 	for i := 0; i < len(tokens)-1 && err == nil; i++ {
 		err = c.look(i)
 	}
@@ -113,7 +106,7 @@ ORDER BY 1, 2`
 // loaded are functions of libraries that were loaded into the server. Most logins may not read this, nor load one.
 const loaded = "SELECT '', name FROM mysql.func WHERE name IN (%s) ORDER BY 2"
 
-func (u *uses) admitCalls(ctx context.Context, q queryer, allowed []string) error {
+func (u *uses) admitCalls(q *reader.Session, allowed []string) error {
 	if len(u.calls) == 0 {
 		return nil
 	}
@@ -121,12 +114,12 @@ func (u *uses) admitCalls(ctx context.Context, q queryer, allowed []string) erro
 	if len(before) == 0 {
 		before = map[string]bool{"": true}
 	}
-	found, err := pairs(ctx, q, fmt.Sprintf(routines, marks(len(u.calls)), marks(len(before))), values(u.calls, before)...)
+	found, err := pairs(q, fmt.Sprintf(routines, marks(len(u.calls)), marks(len(before))), values(u.calls, before)...)
 	if err != nil {
 		return err
 	}
-	libraries, err := pairs(ctx, q, fmt.Sprintf(loaded, marks(len(u.calls))), values(u.calls)...)
-	if err != nil && ctx.Err() != nil {
+	libraries, err := pairs(q, fmt.Sprintf(loaded, marks(len(u.calls))), values(u.calls)...)
+	if err != nil && q.Context().Err() != nil {
 		return err
 	}
 	for _, f := range append(found, libraries...) {
@@ -145,7 +138,7 @@ func (u *uses) admitCalls(ctx context.Context, q queryer, allowed []string) erro
 const viewDefinitions = `SELECT CONCAT(TABLE_SCHEMA, '.', TABLE_NAME), COALESCE(VIEW_DEFINITION, '') FROM information_schema.VIEWS
 WHERE (TABLE_SCHEMA = DATABASE() OR TABLE_SCHEMA IN (%s)) AND TABLE_SCHEMA <> 'sys' AND TABLE_NAME IN (%s) ORDER BY 1`
 
-func (u *uses) views(ctx context.Context, q queryer) (map[string]string, error) {
+func (u *uses) views(q *reader.Session) (map[string]string, error) {
 	views := make(map[string]string)
 	if len(u.names) == 0 {
 		return views, nil
@@ -154,7 +147,7 @@ func (u *uses) views(ctx context.Context, q queryer) (map[string]string, error) 
 	if len(before) == 0 {
 		before = map[string]bool{"": true}
 	}
-	found, err := pairs(ctx, q, fmt.Sprintf(viewDefinitions, marks(len(before)), marks(len(u.names))), values(before, u.names)...)
+	found, err := pairs(q, fmt.Sprintf(viewDefinitions, marks(len(before)), marks(len(u.names))), values(before, u.names)...)
 	for _, view := range found {
 		views[view[0]] = view[1]
 	}
@@ -162,18 +155,8 @@ func (u *uses) views(ctx context.Context, q queryer) (map[string]string, error) 
 }
 
 // pairs reads rows of two texts.
-func pairs(ctx context.Context, q queryer, query string, args ...any) (all [][2]string, err error) {
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var pair [2]string
-		if err := rows.Scan(&pair[0], &pair[1]); err != nil {
-			return nil, err
-		}
-		all = append(all, pair)
-	}
-	return all, rows.Err()
+func pairs(q *reader.Session, query string, args ...any) (all [][2]string, err error) {
+	return all, q.Each(query, args, reader.Into(&all, func(scan reader.Scan) (pair [2]string, err error) {
+		return pair, scan(&pair[0], &pair[1])
+	}))
 }

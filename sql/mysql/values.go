@@ -2,69 +2,60 @@ package mysql
 
 import (
 	dbsql "database/sql"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
-type form = checked.Form
+var errNoRows = fault.New(fault.SQLRejected, oneStatement, "The statement returns no rows: it is no reading statement.")
+
+func (s *settings) answer(_ *reader.Session, _ *reader.Statement, found *dbsql.Rows) (reader.Answer, error) {
+	types, err := reader.Types(found)
+	if err == nil && len(types) == 0 {
+		err = errNoRows
+	}
+	return reader.AnswerOf(types, func(t *dbsql.ColumnType) reader.Form { return formOf(t.DatabaseTypeName(), s.timeZone == "") }, typeText), err
+}
 
 // formOf chooses by the driver's name of a type. A TIMESTAMP is a moment, and is written in UTC if the session is in it.
-func formOf(name string, utc bool) form {
+func formOf(name string, utc bool) reader.Form {
 	name = strings.TrimPrefix(name, "UNSIGNED ")
 	switch name {
 	case "TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR":
-		return form{Kind: sql.Integer, Write: plain}
+		return reader.Form{Kind: sql.Integer, Write: reader.Plain}
 	case "BIT":
-		return form{Kind: sql.Integer, Write: bits}
+		return reader.Form{Kind: sql.Integer, Write: bits}
 	case "FLOAT", "DOUBLE":
-		return form{Kind: sql.Float, Write: plain}
+		return reader.Form{Kind: sql.Float, Write: reader.Plain}
 	case "DECIMAL":
-		return form{Kind: sql.Decimal, Write: unpadded}
+		return reader.Form{Kind: sql.Decimal, Write: unpadded}
 	case "DATE":
-		return form{Kind: sql.Date, Write: plain}
+		return reader.Form{Kind: sql.Date, Write: reader.Plain}
 	case "TIME":
-		return form{Kind: sql.Time, Write: plain}
+		return reader.Form{Kind: sql.Time, Write: reader.Plain}
 	case "DATETIME":
-		return form{Kind: sql.Timestamp, Write: plain}
+		return reader.Form{Kind: sql.Timestamp, Write: reader.Plain}
 	case "TIMESTAMP":
 		if utc {
-			return form{Kind: sql.TimestampTZ, Write: func(value any) []byte { return append(plain(value), "+00"...) }}
+			return reader.Form{Kind: sql.TimestampTZ, Write: func(value any) []byte { return append(reader.Plain(value), "+00"...) }}
 		}
-		return form{Kind: sql.Timestamp, Write: plain}
+		return reader.Form{Kind: sql.Timestamp, Write: reader.Plain}
 	case "JSON":
-		return form{Kind: sql.JSON, Write: plain}
+		return reader.Form{Kind: sql.JSON, Write: reader.Plain}
 	case "BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "GEOMETRY", "VECTOR":
-		return form{Kind: sql.Bytes, Write: hexadecimal}
+		return reader.Form{Kind: sql.Bytes, Write: reader.Hex}
 	}
-	return form{Kind: sql.Text, Write: plain}
-}
-
-// plain is for values that the driver gives as text or as numbers.
-func plain(value any) []byte {
-	switch v := value.(type) {
-	case []byte:
-		return v
-	case string:
-		return []byte(v)
-	case int64:
-		return strconv.AppendInt(nil, v, 10)
-	case float32:
-		return strconv.AppendFloat(nil, float64(v), 'g', -1, 32)
-	case float64:
-		return strconv.AppendFloat(nil, v, 'g', -1, 64)
-	}
-	return fmt.Append(nil, value)
+	return reader.Form{Kind: sql.Text, Write: reader.Plain}
 }
 
 // unpadded returns a number without the zeros of ZEROFILL, which JSON's numbers forbid.
 func unpadded(value any) []byte {
-	text := plain(value)
+	text := reader.Plain(value)
 	for len(text) > 1 && text[0] == '0' && text[1] != '.' {
 		text = text[1:]
 	}
@@ -75,20 +66,13 @@ func unpadded(value any) []byte {
 func bits(value any) []byte {
 	bytes, ok := value.([]byte)
 	if !ok || len(bytes) > 8 {
-		return plain(value)
+		return reader.Plain(value)
 	}
 	number := uint64(0)
 	for _, b := range bytes {
 		number = number<<8 | uint64(b)
 	}
 	return strconv.AppendUint(nil, number, 10)
-}
-
-func hexadecimal(value any) []byte {
-	if b, ok := value.([]byte); ok {
-		return hex.AppendEncode(nil, b)
-	}
-	return plain(value)
 }
 
 // typeText is a type as the server's SQL writes it, as far as the answer's head tells.

@@ -3,54 +3,43 @@
 package postgres
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
 	"strings"
-	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
-// connectFault reports why there is no connection. It names no host, user or database: the driver's own
-// words, which do, are for the log.
-func connectFault(err error) error {
-	var refused *pgconn.PgError
-	var said *fault.Error
-	switch {
-	case errors.Is(err, context.Canceled), errors.As(err, &said):
-		return err
-	case errors.As(err, &refused):
-		return refusedLogin(refused).Because(shortened(refused))
+// said turns an error of the server's into a fault. One at login names no host, user or database.
+func said(err error, statement string, atLogin bool) (told *fault.Error, slow bool) {
+	var said *pgconn.PgError
+	if !errors.As(err, &said) {
+		return nil, false
 	}
-	reason := "it gave no answer that PostgreSQL gives"
-	var lookup *net.DNSError
-	switch {
-	case errors.As(err, &lookup):
-		reason = "its host's name is not known"
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
-		reason = "nothing listens at its address"
-	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		reason = "there is no way to its host"
-	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		reason = "it did not answer in time"
-	case strings.Contains(err.Error(), "tls"), strings.Contains(err.Error(), "certificate"):
-		reason = "the encrypted connection failed; see sslmode and sslrootcert"
+	if atLogin {
+		return refusedLogin(said).Because(shortened(said)), false
 	}
-	return fault.New(fault.SQLFailed, "Ask the user to check the database and its connection string; `code-sandbox-mcp doctor` tries it.",
-		"The database cannot be reached: %s.", reason).Because(err)
+	return saidFault(said, statement), false
 }
 
-func isTimeout(err error) bool {
-	var netErr net.Error
-	return errors.As(err, &netErr) && netErr.Timeout()
+// ownError describes this driver's own errors.
+func ownError(err error) (what, hint string) {
+	if strings.Contains(err.Error(), "tls") || reader.Untrusted(err) {
+		return "The encrypted connection failed.", "See sslmode and sslrootcert in the connection string."
+	}
+	return "", ""
+}
+
+func isFull(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == tooManyConnections
 }
 
 // refusedParameter finds the name in PgBouncer's words, and in PostgreSQL's own.
@@ -76,25 +65,6 @@ func refusedLogin(e *pgconn.PgError) *fault.Error {
 		hint = "Ask the user to leave it out of the connection string, or to have the pooler ignore it."
 	}
 	return fault.New(fault.SQLFailed, hint, "PostgreSQL %s (%s).", what, code).With("sqlstate", code)
-}
-
-// queryFault turns the database's error on a statement into a fault.
-func queryFault(err error, query string) error {
-	var said *pgconn.PgError
-	var large *pgproto3.ExceededMaxBodyLenErr
-	switch {
-	case errors.As(err, &said):
-		return saidFault(said, query)
-	case errors.As(err, &large):
-		return fault.New(fault.SQLFailed, "Select less of it, for example substring(column for 100000), or length(column) first.",
-			"A row of the result has %d bytes, and %d are the most.", large.ActualBodyLen, large.MaxExpectedBodyLen).Because(err)
-	case errors.Is(err, context.Canceled):
-		return err
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", sql.ErrTimeout, err)
-	}
-	return fault.New(fault.SQLFailed, "Run the statement again; the connection is opened anew.",
-		"The connection to the database broke while the statement ran.").Because(err)
 }
 
 // Codes of PostgreSQL's, from appendix A of its manual.
@@ -154,36 +124,31 @@ func byteOffset(text string, position int) int {
 	return len(text)
 }
 
+// cheaper is the hint for a slow statement.
+const cheaper = "Make the statement cheaper: fewer rows, a LIMIT, an index's column in WHERE. EXPLAIN shows the plan."
+
+// hints maps the server's codes, and the beginnings of others, to the next step.
+var hints = map[string]string{
+	readOnlyViolation: "exec_sql reads and cannot write. Work on a copy of the rows in the session instead.",
+	"42P01":           "describe_sql lists the schemas and tables; names with capitals need double quotes.",
+	"3F000":           "describe_sql lists the schemas and tables; names with capitals need double quotes.",
+	"42703":           "describe_sql with the table's name lists its columns; names with capitals need double quotes.",
+	"42501":           "This login may not read that. describe_sql lists what it may.",
+	"42704":           "describe_sql lists schemas, tables and their types; SHOW is for settings.",
+	"42601":           "Correct the statement and call again; values are $1, $2 … with params, and odd names are in double quotes.",
+	"42803":           "Put the column into GROUP BY or into an aggregate.",
+	"42P18":           "Say the parameter's type, for example $1::int.",
+	"22003":           "Use a wider type, such as numeric or bigint.",
+	"22012":           "Divide by NULLIF(x, 0).",
+	queryCanceled:     cheaper,
+	"53":              "The statement needs more than the database gives it; make it cheaper.",
+	"22":              "A value does not fit its type; see the statement's casts and params.",
+	"42":              "Correct the statement and call again.",
+	"57P0":            "The database ended the connection; run the statement again.",
+}
+
 // hintFor returns the next step: the database's own hint if it gives one.
 func hintFor(e *pgconn.PgError) string {
-	if e.Hint != "" {
-		return e.Hint
-	}
-	switch {
-	case e.Code == readOnlyViolation:
-		return "exec_sql reads and cannot write. Work on a copy of the rows in the session instead."
-	case e.Code == "42P01" || e.Code == "3F000":
-		return "describe_sql lists the schemas and tables; names with capitals need double quotes."
-	case e.Code == "42703":
-		return "describe_sql with the table's name lists its columns; names with capitals need double quotes."
-	case e.Code == "42501":
-		return "This login may not read that. describe_sql lists what it may."
-	case e.Code == "42704":
-		return "describe_sql lists schemas, tables and their types; SHOW is for settings."
-	case e.Code == "42601":
-		return "Correct the statement and call again; values are $1, $2 … with params, and odd names are in double quotes."
-	case e.Code == "42P18":
-		return "Say the parameter's type, for example $1::int."
-	case e.Code == queryCanceled:
-		return "Make the statement cheaper: fewer rows, a LIMIT, an index's column in WHERE. EXPLAIN shows the plan."
-	case e.Code == "53400" || strings.HasPrefix(e.Code, "53"):
-		return "The statement needs more than the database gives it; make it cheaper."
-	case strings.HasPrefix(e.Code, "22"):
-		return "A value does not fit its type; see the statement's casts and params."
-	case strings.HasPrefix(e.Code, "42"):
-		return "Correct the statement and call again."
-	case strings.HasPrefix(e.Code, "57P0"):
-		return "The database ended the connection; run the statement again."
-	}
-	return "See the database's own words."
+	upTo := func(length int) string { return hints[e.Code[:min(length, len(e.Code))]] }
+	return cmp.Or(e.Hint, hints[e.Code], upTo(4), upTo(2), "See the database's own words.")
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
 // kind is a token's kind.
@@ -83,11 +85,11 @@ var (
 func scan(text string) (t token, length int) {
 	switch c := text[0]; {
 	case isSpace(c):
-		return token{kind: space}, span(text, isSpace)
+		return token{kind: space}, reader.CountWhile(text, isSpace)
 	case strings.HasPrefix(text, "--"):
-		return token{kind: comment}, span(text, func(c byte) bool { return c != '\n' && c != '\r' })
+		return token{kind: comment}, reader.CountWhile(text, func(c byte) bool { return c != '\n' && c != '\r' })
 	case strings.HasPrefix(text, "/*"):
-		return closed(comment, blockComment(text), "a comment without its end")
+		return closed(comment, reader.CommentEnd(text), "a comment without its end")
 	case strings.HasPrefix(text, "e'"), strings.HasPrefix(text, "E'"):
 		return unquoted(literal, text, 1, true, "a string without its closing quote")
 	case stringForm.MatchString(text):
@@ -104,7 +106,7 @@ func scan(text string) (t token, length int) {
 	case isDigit(c), c == '.' && len(text) > 1 && isDigit(text[1]):
 		return alone(number, text, len(numberForm.FindString(text)), "a number that runs into a word")
 	case startsName(c):
-		n := span(text, continuesName)
+		n := reader.CountWhile(text, continuesName)
 		return token{kind: name, value: fold(text[:n])}, n
 	case strings.IndexByte("()[],;:.", c) >= 0:
 		return token{kind: punctuation}, 1
@@ -112,15 +114,6 @@ func scan(text string) (t token, length int) {
 		return token{kind: operator}, operatorLength(text)
 	}
 	return token{kind: broken, value: "a character that PostgreSQL does not know"}, 1
-}
-
-// span is how many bytes at the beginning are so.
-func span(text string, yes func(byte) bool) int {
-	n := 0
-	for n < len(text) && yes(text[n]) {
-		n++
-	}
-	return n
 }
 
 // closed returns a token of a length, or a broken one if it is not closed.
@@ -131,39 +124,14 @@ func closed(k kind, length int, otherwise string) (token, int) {
 	return token{kind: k}, length
 }
 
-func blockComment(text string) int {
-	depth := 0
-	for at := 0; at+1 < len(text); at++ {
-		switch text[at : at+2] {
-		case "/*":
-			depth++
-			at++
-		case "*/":
-			depth--
-			at++
-		}
-		if depth == 0 {
-			return at + 1
-		}
-	}
-	return -1
-}
-
 // unquoted reads from a quote to the one that closes it, which a doubled one does not.
 func unquoted(k kind, text string, open int, backslashes bool, otherwise string) (token, int) {
 	quote := text[open : open+1]
-	for at := open + 1; at < len(text); at++ {
-		switch {
-		case text[at] == '\\' && backslashes:
-			at++
-		case text[at] != quote[0]:
-		case strings.HasPrefix(text[at+1:], quote):
-			at++
-		default:
-			return token{kind: k, value: strings.ReplaceAll(text[open+1:at], quote+quote, quote)}, at + 1
-		}
+	end := reader.QuotedEnd(text, open+1, quote[0], backslashes)
+	if end < 0 {
+		return token{kind: broken, value: otherwise}, 1
 	}
-	return token{kind: broken, value: otherwise}, 1
+	return token{kind: k, value: strings.ReplaceAll(text[open+1:end-1], quote+quote, quote)}, end
 }
 
 // dollarQuoted reads $$text$$ and $tag$text$tag$.
@@ -190,7 +158,7 @@ func alone(k kind, text string, length int, otherwise string) (token, int) {
 
 // operatorLength is that of operator characters, up to where a comment begins.
 func operatorLength(text string) int {
-	n := span(text, isOperator)
+	n := reader.CountWhile(text, isOperator)
 	for _, comment := range []string{"--", "/*"} {
 		if at := strings.Index(text[:n], comment); at >= 0 {
 			n = at

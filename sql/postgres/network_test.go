@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
@@ -24,13 +23,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
 // serve takes connections on a port of its own, and returns the connection string's host and port.
 func serve(t *testing.T, each func(net.Conn)) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	var running sync.WaitGroup
 	t.Cleanup(func() {
 		_ = listener.Close()
@@ -87,9 +87,8 @@ func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
 	way := &network{}
 	db := open(t, serve(t, way.carry)+" user=owner dbname=postgres", sql.Limits{})
 	var all []sql.Rows
-	for range poolSize { // fills the pool
-		rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1"})
-		must.OK(t, err)
+	for range sql.PoolSize { // fills the pool
+		rows := must.Get(db.Query(t.Context(), sql.Query{Text: "SELECT 1"}))(t)
 		all = append(all, rows)
 	}
 	for _, rows := range all {
@@ -97,12 +96,10 @@ func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
 		}
 		rows.Close()
 	}
-	must.Soon(t, "the connections are tidied", func() bool { return db.pool.Stat().IdleConns() == poolSize })
 	way.slept.Add(1)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*enterTime) // far less than a statement may take
+	ctx, cancel := context.WithTimeout(t.Context(), 3*reader.ResetTime) // far less than a statement may take
 	defer cancel()
-	rows, err := db.Query(ctx, sql.Query{Text: "SELECT 2"})
-	must.OK(t, err)
+	rows := must.Get(db.Query(ctx, sql.Query{Text: "SELECT 2"}))(t)
 	defer rows.Close()
 	if !rows.Next() || string(rows.Values()[0]) != "2" {
 		t.Error(rows.Err())
@@ -127,20 +124,18 @@ func TestAServerThatFallsSilentEndsTheStatement(t *testing.T) {
 
 func TestAServerThatSaysNothingIsNotInReach(t *testing.T) {
 	db := open(t, serve(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })+" user=x dbname=x connect_timeout=1", sql.Limits{})
-	_, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1"})
-	wantFault(t, err, fault.SQLFailed, "cannot be reached", "in time")
+	wantFault(t, should.ErrOf(db.Query(t.Context(), sql.Query{Text: "SELECT 1"})), fault.SQLFailed, "does not answer")
 }
 
 func TestCallsBeyondThePoolWaitTheirTurn(t *testing.T) {
 	t.Parallel()
-	db := open(t, server.DSN("owner"), sql.Limits{Timeout: connectTime})
+	db := open(t, server.DSN("owner"), sql.Limits{Timeout: 10 * time.Second})
 	hold := func() sql.Rows {
-		rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1"})
-		must.OK(t, err)
+		rows := must.Get(db.Query(t.Context(), sql.Query{Text: "SELECT 1"}))(t)
 		return rows
 	}
 	var held []sql.Rows
-	for range poolSize {
+	for range sql.PoolSize {
 		held = append(held, hold())
 	}
 	next := make(chan error, 1)
@@ -154,8 +149,7 @@ func TestCallsBeyondThePoolWaitTheirTurn(t *testing.T) {
 	held[0].Close()
 	should.OK(t, <-next)
 	held[0] = hold()
-	_, err := db.Query(t.Context(), sql.Query{Text: "SELECT 3"})
-	wantFault(t, err, fault.SQLFailed, "4 statements run")
+	wantFault(t, should.ErrOf(db.Query(t.Context(), sql.Query{Text: "SELECT 3"})), fault.SQLFailed, "4 statements run")
 	for _, rows := range held {
 		rows.Close()
 	}
@@ -179,9 +173,7 @@ func TestOneConnectionIsEnough(t *testing.T) {
 			for range 20 {
 				must.OK(t, should.ErrOf(db.Schemas(t.Context())))
 				must.OK(t, should.ErrOf(db.Tables(t.Context(), sql.TableFilter{Limit: 1})))
-				if _, _, err := rowsOf(t, db, "SELECT 1"); err != nil {
-					t.Fatal(err)
-				}
+				sqltest.Runs(t, db, "SELECT 1")
 			}
 		})
 	}
@@ -205,15 +197,27 @@ func TestARolesOneConnectionIsWaitedFor(t *testing.T) {
 	}
 }
 
+func TestARolesOneConnectionThatIsNotGivenBackIsTold(t *testing.T) {
+	t.Parallel()
+	exec(t, server.DSN("owner"), "CREATE ROLE waiting LOGIN CONNECTION LIMIT 1")
+	t.Cleanup(func() { exec(t, server.DSN("owner"), "DROP ROLE waiting") })
+	db := open(t, server.DSN("waiting")+" dbname=postgres", sql.Limits{Timeout: time.Second})
+	t.Cleanup(db.Close)
+	rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1"})
+	must.OK(t, err)
+	defer rows.Close()
+	_, _, err = sqltest.Read(t.Context(), db, "SELECT 2")
+	wantFault(t, err, fault.SQLFailed, "1 statements run")
+}
+
 func TestAParameterThatIsRefusedIsNamed(t *testing.T) {
-	_, _, err := rowsOf(t, open(t, server.DSN("owner")+" oddly.made=1 nonsense=2", sql.Limits{}), "SELECT 1")
-	wantFault(t, err, fault.SQLFailed, "does not take the parameter nonsense (42704)")
+	wantFault(t, sqltest.Fails(t, open(t, server.DSN("owner")+" oddly.made=1 nonsense=2", sql.Limits{}), "SELECT 1"), fault.SQLFailed, "does not take the parameter nonsense (42704)")
 	for message, want := range map[string]string{
 		"unsupported startup parameter: statement_timeout":       "the parameter statement_timeout (08P01)",
 		"unsupported startup parameter in options: search_path":  "the parameter search_path (08P01)",
 		"unsupported startup parameter: 'host=10.0.0.1 password": "refused the connection (08P01)",
 	} {
-		wantFault(t, connectFault(&pgconn.PgError{Code: "08P01", Message: message}), fault.SQLFailed, want)
+		wantFault(t, refusedLogin(&pgconn.PgError{Code: "08P01", Message: message}), fault.SQLFailed, want)
 	}
 }
 
@@ -242,14 +246,13 @@ func hostile(t *testing.T, answer ...pgproto3.BackendMessage) string {
 func TestTheServersWordsAreBounded(t *testing.T) {
 	long := strings.Repeat("long ", 1<<20)
 	said := &pgproto3.ErrorResponse{Severity: long, Code: long, Message: long, Detail: long, Hint: long, Where: long}
-	for name, db := range map[string]*Database{
+	for name, db := range map[string]*reader.Database{
 		"a hostile server": open(t, hostile(t, said), sql.Limits{}), "a value of the statement": owner(t),
 	} {
-		_, _, err := rowsOf(t, db, "SELECT repeat('x', 1000000)::int")
+		_, _, err := sqltest.Read(t.Context(), db, "SELECT repeat('x', 1000000)::int")
 		f := wantFault(t, err, fault.SQLFailed)
-		if size := len(f.Message) + len(f.Hint) + len(fmt.Sprint(f.Fields)) + len(fmt.Sprint(f.Unwrap())); size > 20_000 {
-			t.Errorf("%s: %d bytes", name, size)
-		}
+		size := len(f.Message) + len(f.Hint) + len(fmt.Sprint(f.Fields)) + len(fmt.Sprint(f.Unwrap()))
+		should.Hold(t, size <= 20_000, "%s: %d bytes", name, size)
 	}
 }
 
@@ -268,6 +271,7 @@ func TestAConnectionStringThatIsNoneIsNotTold(t *testing.T) {
 }
 
 func TestAFloodOfRowsIsNotKept(t *testing.T) {
+	const flood = 24 // MiB, which is less than ends the connection
 	row, _ := (&pgproto3.DataRow{Values: [][]byte{bytes.Repeat([]byte("x"), 1<<20)}}).Encode(nil)
 	column := pgproto3.FieldDescription{Name: []byte("x"), DataTypeOID: 25}
 	live := func() uint64 {
@@ -291,35 +295,32 @@ func TestAFloodOfRowsIsNotKept(t *testing.T) {
 				return
 			}
 			if _, ok := message.(*pgproto3.Query); !ok {
-				continue
+				return
 			}
 			backend.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{column}})
 			if backend.Flush() != nil {
 				return
 			}
-			for range 256 {
+			for range flood {
 				if _, err := conn.Write(row); err != nil {
 					return
 				}
 			}
 			flooded.Store(live())
-			backend.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 256")})
+			backend.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 24")})
 			backend.Send(&pgproto3.ReadyForQuery{TxStatus: 'T'})
 		}
 	}) + " user=x dbname=x"
 	db := open(t, dsn, sql.Limits{RowBytes: 16 << 20})
 	before := live()
-	conn, err := db.begin(t.Context())
-	must.OK(t, err)
-	defer discard(conn)
-	if kept := int64(flooded.Load()) - int64(before); flooded.Load() == 0 || kept > 64<<20 {
-		t.Errorf("of a flood of 256 MiB, %d bytes are kept", kept)
-	}
+	_ = db.Look(t.Context(), func(*reader.Session) error { return nil })
+	kept := int64(flooded.Load()) - int64(before)
+	should.Hold(t, flooded.Load() != 0 && kept <= flood<<19, "of a flood of %d MiB, %d bytes are kept", flood, kept)
 }
 
 func TestTheCatalogsAnswerIsBounded(t *testing.T) {
-	_, err := lookInto(t.Context(), owner(t), func(q querier) ([]string, error) {
-		return all(t.Context(), q, pgx.RowTo[string], "SELECT repeat('x', 1000000) FROM generate_series(1, 100)")
+	err := owner(t).Look(t.Context(), func(s *reader.Session) error {
+		return should.ErrOf(reader.List[string](s, "SELECT repeat('x', 1000000) FROM generate_series(1, 100)"))
 	})
 	wantFault(t, err, fault.SQLFailed, "more than")
 }

@@ -10,15 +10,14 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
 // encodeParams writes the values in the wire's text form, which the server reads as the type that the
 // statement asks for. They are bound beside the statement, never put into it.
-func encodeParams(values []any, types []uint32, known typeMap) ([][]byte, error) {
-	if len(values) != len(types) {
-		return nil, fault.New(fault.SQLRejected, "Give params one value for each of $1, $2 … in the statement.",
-			"The statement has %s and params has %s.", count(len(types), "parameter"), count(len(values), "value")).
-			With("parameters", len(types)).With("values", len(values))
+func encodeParams(values []any, types []uint32, known types) ([][]byte, error) {
+	if err := reader.CheckParameters(len(types), len(values), "Give params one value for each of $1, $2 … in the statement."); err != nil {
+		return nil, err
 	}
 	encoded := make([][]byte, len(values))
 	for i, value := range values {
@@ -33,16 +32,9 @@ func encodeParams(values []any, types []uint32, known typeMap) ([][]byte, error)
 	return encoded, nil
 }
 
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // encodeParam writes one value; nil is NULL.
-func (m typeMap) encodeParam(value any, oid uint32) ([]byte, error) {
-	info := m[oid]
+func (m types) encodeParam(value any, oid uint32) ([]byte, error) {
+	info := m.of(oid)
 	if text, ok := value.(string); ok && info.element != 0 && strings.HasPrefix(text, "[") {
 		if err := jsonbound.Request.Check([]byte(text)); err != nil {
 			return nil, fmt.Errorf("is a list of %w", err)
@@ -60,7 +52,7 @@ func (m typeMap) encodeParam(value any, oid uint32) ([]byte, error) {
 	return m.scalarParam(value, oid)
 }
 
-func (m typeMap) scalarParam(value any, oid uint32) ([]byte, error) {
+func (m types) scalarParam(value any, oid uint32) ([]byte, error) {
 	if value == nil {
 		return nil, nil
 	}
@@ -78,33 +70,26 @@ func (m typeMap) scalarParam(value any, oid uint32) ([]byte, error) {
 	case bool:
 		return strconv.AppendBool(nil, v), nil
 	case float64:
-		return []byte(m.number(strconv.FormatFloat(v, 'f', -1, 64), oid)), nil
+		return []byte(numberFor(strconv.FormatFloat(v, 'f', -1, 64), oid)), nil
 	case json.Number:
-		return []byte(m.number(v.String(), oid)), nil
+		return []byte(numberFor(v.String(), oid)), nil
 	case string:
 		if strings.ContainsRune(v, 0) {
 			return nil, fmt.Errorf("has the character NUL in it, which PostgreSQL's texts cannot have")
 		}
-		if oid == moneyOID {
-			v = m[oid].money.local(v)
-		}
 		return []byte(v), nil
 	case []any:
-		return nil, fmt.Errorf("is a list, and the statement asks for %s", m[oid].name)
+		return nil, fmt.Errorf("is a list, and the statement asks for %s", m.of(oid).name)
 	}
 	return nil, fmt.Errorf("is an object")
 }
 
-// number leaves a number as it is, but for money, and for integers, which are to be written as such: 3.0 and 3e2
-// are some. A type of the database's own may be a domain of integers.
-func (m typeMap) number(text string, oid uint32) string {
-	switch {
-	case oid == moneyOID:
-		return m[oid].money.local(text)
-	case oid == pgtype.Int2OID, oid == pgtype.Int4OID, oid == pgtype.Int8OID, oid == pgtype.OIDOID, oid >= firstOwnOID:
-		if number := exactNumber(text); number != nil && number.IsInt() {
-			return number.Num().String()
-		}
+// numberFor writes integers as such for the types that want them: 3.0 and 3e2 are some. A type of the database's own may be a domain of
+// integers.
+func numberFor(text string, oid uint32) string {
+	isWhole := oid == pgtype.Int2OID || oid == pgtype.Int4OID || oid == pgtype.Int8OID || oid == pgtype.OIDOID || oid >= firstOwnOID
+	if number := reader.Exact(text); isWhole && number != nil && number.IsInt() {
+		return number.Num().String()
 	}
 	return text
 }
@@ -113,7 +98,7 @@ func (m typeMap) number(text string, oid uint32) string {
 const firstOwnOID = 16384
 
 // arrayLiteral writes {"a",NULL,{…}}: every element quoted, so nothing in one can end it.
-func (m typeMap) arrayLiteral(out []byte, list []any, info typeInfo) ([]byte, error) {
+func (m types) arrayLiteral(out []byte, list []any, info typeInfo) ([]byte, error) {
 	out = append(out, '{')
 	for i, value := range list {
 		if i > 0 {

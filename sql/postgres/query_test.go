@@ -18,45 +18,37 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
-func open(t *testing.T, dsn string, limits sql.Limits) *Database {
+func open(t *testing.T, dsn string, limits sql.Limits) *reader.Database {
 	t.Helper()
 	if limits.Timeout == 0 {
 		limits.Timeout = time.Minute
 	}
-	db, err := Open(dsn, limits)
-	must.OK(t, err)
+	db := must.Get(Open(dsn, limits))(t)
 	t.Cleanup(db.Close)
 	return db
 }
 
-func owner(t *testing.T) *Database {
+func owner(t *testing.T) *reader.Database {
 	return open(t, server.DSN("owner"), sql.Limits{})
 }
 
 // admin is a connection that may do everything.
 func admin(t *testing.T) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), server.DSN("owner"))
-	must.OK(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), server.DSN("owner")))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-// rowsOf reads a whole result.
-func rowsOf(t *testing.T, db *Database, text string, params ...any) ([]sql.Column, [][]string, error) {
-	return sqltest.Read(t.Context(), db, text, params...)
 }
 
 func wantFault(t *testing.T, err error, code fault.Code, words ...string) *fault.Error {
 	t.Helper()
 	f := must.Code(t, err, code)
 	for _, word := range words {
-		if !strings.Contains(f.Message+"\n"+f.Hint, word) {
-			t.Errorf("%q is not in %q, hint %q", word, f.Message, f.Hint)
-		}
+		should.Hold(t, strings.Contains(f.Message+"\n"+f.Hint, word), "%q is not in %q, hint %q", word, f.Message, f.Hint)
 	}
 	return f
 }
@@ -78,7 +70,7 @@ func TestValuesComeInOneForm(t *testing.T) {
 		{"12345678901234567890.12::numeric", "numeric", sql.Decimal, "12345678901234567890.12"},
 		{"1.5::numeric(10,2)", "numeric(10,2)", sql.Decimal, "1.50"},
 		{"12345::numeric(2,-3)", "numeric(2,-3)", sql.Decimal, "12000"},
-		{"'-1234567.5'::numeric::money", "money", sql.Decimal, "-1234567.50"},
+		{"'-1234567.5'::numeric::money", "money", sql.Text, "-$1,234,567.50"},
 		{"date '2026-01-31'", "date", sql.Date, "2026-01-31"},
 		{"time '13:05:00.5'", "time", sql.Time, "13:05:00.5"},
 		{"timestamp '2026-01-31 13:05'", "timestamp", sql.Timestamp, "2026-01-31 13:05:00"},
@@ -107,11 +99,10 @@ func TestValuesComeInOneForm(t *testing.T) {
 		{"array[box '((0,0),(1,1))', box '((2,2),(3,3))']", "box[]", sql.Array, `["(1,1),(0,0)","(3,3),(2,2)"]`},
 	} {
 		t.Run(c.expression, func(t *testing.T) {
-			columns, rows, err := rowsOf(t, db, "SELECT "+c.expression+" AS it")
+			columns, rows, err := sqltest.Read(t.Context(), db, "SELECT "+c.expression+" AS it")
 			must.OK(t, err)
-			if got, want := columns[0], (sql.Column{Name: "it", Type: c.typ, Kind: c.kind}); got != want {
-				t.Errorf("column %+v, want %+v", got, want)
-			}
+			got, want := columns[0], (sql.Column{Name: "it", Type: c.typ, Kind: c.kind})
+			should.Hold(t, got == want, "column %+v, want %+v", got, want)
 			should.Equal(t, rows[0][0], c.want, "value")
 		})
 	}
@@ -125,7 +116,7 @@ func TestTypesOfTheDatabasesOwnAreKnown(t *testing.T) {
 	} {
 		must.OK(t, should.ErrOf(conn.Exec(t.Context(), statement)))
 	}
-	columns, rows, err := rowsOf(t, owner(t), `SELECT 'sad'::kinds.mood AS m, '{glad,NULL}'::kinds.mood[] AS ms, 5::kinds.age AS a, ARRAY[5, NULL]::kinds.age[] AS ages,
+	columns, rows, err := sqltest.Read(t.Context(), owner(t), `SELECT 'sad'::kinds.mood AS m, '{glad,NULL}'::kinds.mood[] AS ms, 5::kinds.age AS a, ARRAY[5, NULL]::kinds.age[] AS ages,
 		ROW(1, 'x')::kinds.pair AS p, $1::kinds.mood AS q, $2::kinds.mood[] AS qs`, "glad", []any{"sad", "glad"})
 	must.OK(t, err)
 	var kinds []string
@@ -171,9 +162,7 @@ func TestParamsAreBound(t *testing.T) {
 			[]string{`{"a": [1]}`, `{"b":2}`, `"plain"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, rows, err := rowsOf(t, owner(t), c.text, c.params...)
-			must.OK(t, err)
-			should.EqualSlice(t, rows[0], c.want)
+			should.EqualSlice(t, sqltest.Runs(t, owner(t), c.text, c.params...)[0], c.want)
 		})
 	}
 }
@@ -206,11 +195,8 @@ func TestWhatCannotRunIsSaid(t *testing.T) {
 		{"an error in the middle of the rows", "SELECT 1/(500-n) FROM generate_series(1, 1000) n", nil, fault.SQLFailed, []string{"22012", "division by zero"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, _, err := rowsOf(t, db, c.text, c.params...)
-			wantFault(t, err, c.code, c.words...)
-			if _, rows, err := rowsOf(t, db, "SELECT 1"); err != nil || rows[0][0] != "1" {
-				t.Errorf("afterwards: %v %v", rows, err)
-			}
+			wantFault(t, sqltest.Fails(t, db, c.text, c.params...), c.code, c.words...)
+			sqltest.Gives(t, db, "[[1]]", "SELECT 1")
 		})
 	}
 }
@@ -227,35 +213,30 @@ func TestNoStatementLeavesTheTransaction(t *testing.T) {
 		"SELECT n FROM held.t FOR UPDATE", "COPY held.t FROM PROGRAM 'echo 2'",
 	} {
 		t.Run(text, func(t *testing.T) {
-			rows, err := db.query(t.Context(), sql.Query{Text: text}, newUses()) // not checked: the server alone holds
+			rows, err := db.Run(t.Context(), &reader.Statement{Text: text}) // not checked: the server alone holds
 			if err == nil {
 				for rows.Next() {
 				}
 				err = rows.Err()
 				rows.Close()
 			}
-			if err == nil {
-				t.Error("the server took it")
-			}
+			should.Hold(t, err != nil, "the server took it")
 			var n int
-			if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM held.t").Scan(&n); err != nil || n != 1 {
-				t.Fatalf("the table has %d rows, %v", n, err)
-			}
+			err = conn.QueryRow(t.Context(), "SELECT count(*) FROM held.t").Scan(&n)
+			must.Hold(t, err == nil && n == 1, "the table has %d rows, %v", n, err)
 		})
 	}
 	for _, text := range []string{"COMMIT", "ROLLBACK", "SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE", "SET work_mem = '1GB'", "SELECT pg_advisory_lock(7)"} {
 		t.Run(text+" changes nothing for the next", func(t *testing.T) {
-			rows, err := db.query(t.Context(), sql.Query{Text: text}, newUses())
+			rows, err := db.Run(t.Context(), &reader.Statement{Text: text})
 			if err == nil {
 				for rows.Next() {
 				}
 				rows.Close()
 			}
-			_, got, err := rowsOf(t, db, `SELECT current_setting('transaction_read_only'), current_setting('work_mem'),
+			_, got, err := sqltest.Read(t.Context(), db, `SELECT current_setting('transaction_read_only'), current_setting('work_mem'),
 				(SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())`)
-			if err != nil || !slices.Equal(got[0], []string{"on", "4MB", "0"}) {
-				t.Errorf("got %q, %v", got, err)
-			}
+			should.Hold(t, err == nil && slices.Equal(got[0], []string{"on", "4MB", "0"}), "got %q, %v", got, err)
 		})
 	}
 }
@@ -282,9 +263,8 @@ func TestACancelledStatementEndsInTheDatabase(t *testing.T) {
 	}()
 	must.Soon(t, "the statement runs", func() bool { return running() == 1 })
 	cancel()
-	if err := <-ended; err == nil {
-		t.Error("no error")
-	}
+	err := <-ended
+	should.Hold(t, err != nil, "no error")
 	must.Soon(t, "the statement has ended", func() bool { return running() == 0 })
 }
 
@@ -308,32 +288,24 @@ func TestAResultThatIsNotReadToItsEndEndsInTheDatabase(t *testing.T) {
 
 func TestTheTimeoutIsTheDatabases(t *testing.T) {
 	db := open(t, server.DSN("owner"), sql.Limits{Timeout: 200 * time.Millisecond})
-	_, _, err := rowsOf(t, db, "SELECT pg_sleep(1000)")
+	err := sqltest.Fails(t, db, "SELECT pg_sleep(1000)")
 	wantFault(t, err, fault.SQLFailed, "57014")
 	should.Be(t, err, sql.ErrTimeout, "is no timeout")
 }
 
 func TestARowThatIsTooLargeIsRefused(t *testing.T) {
 	db := open(t, server.DSN("owner"), sql.Limits{RowBytes: 1 << 20})
-	_, _, err := rowsOf(t, db, "SELECT repeat('x', 2000000)")
-	wantFault(t, err, fault.SQLFailed, "1048576", "substring")
-	if _, rows, err := rowsOf(t, db, "SELECT repeat('x', 1000)"); err != nil || len(rows[0][0]) != 1000 {
-		t.Errorf("afterwards: %v", err)
-	}
+	wantFault(t, sqltest.Fails(t, db, "SELECT repeat('x', 2000000)"), fault.SQLFailed, "1048576", "SUBSTRING")
+	should.Equal(t, len(sqltest.Runs(t, db, "SELECT repeat('x', 1000)")[0][0]), 1000, "afterwards")
 }
 
 func TestADatabaseThatWasRestartedIsReadAgain(t *testing.T) {
 	db := owner(t)
-	if _, _, err := rowsOf(t, db, "SELECT 1"); err != nil {
-		t.Fatal(err)
-	}
+	sqltest.Runs(t, db, "SELECT 1")
 	server.Halt()
-	_, _, err := rowsOf(t, db, "SELECT 1")
-	wantFault(t, err, fault.SQLFailed, "cannot be reached")
+	wantFault(t, sqltest.Fails(t, db, "SELECT 1"), fault.SQLFailed, "not in reach")
 	must.OK(t, server.Run(t.Context()))
-	if _, _, err := rowsOf(t, db, "SELECT 1"); err != nil {
-		t.Error(err)
-	}
+	sqltest.Runs(t, db, "SELECT 1")
 }
 
 func TestConnectionFaultsSayNothingSecret(t *testing.T) {
@@ -346,12 +318,11 @@ func TestConnectionFaultsSayNothingSecret(t *testing.T) {
 		{"no such role", strings.Replace(server.DSN("ghostly"), "user=", "password="+password+" user=", 1), "refused the login"},
 		{"no such database", strings.Replace(server.DSN("owner"), "dbname=postgres", "dbname=hidden password="+password, 1), "does not have the database"},
 		{"no connection free", server.DSN("locked") + " password=" + password, "no connection free"},
-		{"nobody there", "host=/nonexistent-folder user=ghostly dbname=hidden password=" + password, "nothing listens"},
-		{"port closed", "postgres://ghostly:" + password + "@127.0.0.1:1/hidden", "nothing listens"},
+		{"nobody there", "host=/nonexistent-folder user=ghostly dbname=hidden password=" + password, "not in reach"},
+		{"port closed", "postgres://ghostly:" + password + "@127.0.0.1:1/hidden", "not in reach"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, _, err := rowsOf(t, open(t, c.dsn, sql.Limits{}), "SELECT 1")
-			f := wantFault(t, err, fault.SQLFailed, c.words)
+			f := wantFault(t, sqltest.Fails(t, open(t, c.dsn, sql.Limits{}), "SELECT 1"), fault.SQLFailed, c.words)
 			for _, secret := range []string{password, "ghostly", "hidden"} {
 				if strings.Contains(f.Message+f.Hint, secret) || strings.Contains(fmt.Sprint(f.Unwrap()), password) {
 					t.Errorf("%q is in %q, %q or %v", secret, f.Message, f.Hint, f.Unwrap())
@@ -362,13 +333,10 @@ func TestConnectionFaultsSayNothingSecret(t *testing.T) {
 }
 
 func TestALargeResultStreams(t *testing.T) {
-	rows, err := owner(t).Query(t.Context(), sql.Query{Text: "SELECT n, repeat('x', 50) FROM generate_series(1, 300000) n"})
-	must.OK(t, err)
+	rows := must.Get(owner(t).Query(t.Context(), sql.Query{Text: "SELECT n, repeat('x', 50) FROM generate_series(1, 300000) n"}))(t)
 	defer rows.Close()
 	head, err := sql.ReadHead(rows, 30, 1<<20)
-	if err != nil || !head.More {
-		t.Fatal(head, err)
-	}
+	must.Hold(t, err == nil && head.More, "%v %v", head, err)
 	var lines int
 	file := sql.NewExport(sql.CSV, head, rows, sql.ExportLimits{})
 	buffer := make([]byte, 32<<10)
@@ -379,7 +347,5 @@ func TestALargeResultStreams(t *testing.T) {
 			break
 		}
 	}
-	if lines != 300001 || file.Rows != 300000 || file.Cut != "" {
-		t.Errorf("%d lines, %d rows, cut %q", lines, file.Rows, file.Cut)
-	}
+	should.Hold(t, lines == 300001 && file.Rows == 300000 && file.Cut == "", "%d lines, %d rows, cut %q", lines, file.Rows, file.Cut)
 }

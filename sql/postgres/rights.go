@@ -1,13 +1,13 @@
+// Rights of a login beside reading, and how to take them away.
+
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
 // safeRole is the statements that make a login that can only read. The first argument is the database's name.
@@ -109,21 +109,16 @@ var objectRights = []right{
 }
 
 // rights reports rights of the login beyond reading. For a superuser that is the only finding.
-func rights(ctx context.Context, q querier) ([]sql.Finding, error) {
-	if _, err := pin(ctx, q); err != nil {
-		return nil, err
-	}
-	database, err := one(ctx, q, pgx.RowTo[string],
-		`SELECT pg_catalog.quote_ident(pg_catalog.current_database())`)
-	if err != nil {
+func rights(s *reader.Session) (findings []sql.Finding, err error) {
+	var database string
+	if _, err := s.One(`SELECT pg_catalog.quote_ident(pg_catalog.current_database())`, nil, &database); err != nil {
 		return nil, err
 	}
 	safe := fmt.Sprintf(safeRole, database)
-	var findings []sql.Finding
 	for _, power := range powers {
-		has, err := one(ctx, q, pgx.RowTo[bool], `SELECT coalesce(pg_catalog.bool_or(`+power.column+`), false)
-			FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(oid, 'MEMBER')`)
-		if err != nil {
+		var has bool
+		if _, err := s.One(`SELECT coalesce(pg_catalog.bool_or(`+power.column+`), false)
+			FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(oid, 'MEMBER')`, nil, &has); err != nil {
 			return nil, err
 		}
 		if has {
@@ -134,31 +129,18 @@ func rights(ctx context.Context, q querier) ([]sql.Finding, error) {
 		}
 	}
 	for _, right := range objectRights {
-		finding, err := right.ask(ctx, q, safe)
-		if err != nil {
+		var count int
+		var example string
+		if _, err := s.One(`SELECT count(*), coalesce(pg_catalog.min(x.name), '') FROM (`+right.query+`) AS x(name)`, nil, &count, &example); err != nil {
 			return nil, err
 		}
-		if finding != nil {
-			findings = append(findings, *finding)
+		fix := safe
+		if right.fix != "" {
+			fix = strings.TrimRight(fmt.Sprintf(right.fix, example), "\n") + "\n" + safe
+		}
+		if count > 0 {
+			findings = append(findings, sql.Finding{What: fmt.Sprintf(right.what, count, example), Fix: fix})
 		}
 	}
 	return findings, nil
-}
-
-// ask returns a finding, or nil if the login holds the right on nothing.
-func (r right) ask(ctx context.Context, q querier, safe string) (*sql.Finding, error) {
-	type answer struct {
-		Count   int
-		Example string
-	}
-	got, err := one(ctx, q, pgx.RowToStructByPos[answer],
-		`SELECT count(*)::int, coalesce(pg_catalog.min(x.name), '') FROM (`+r.query+`) AS x(name)`)
-	if err != nil || got.Count == 0 {
-		return nil, err
-	}
-	finding := &sql.Finding{What: fmt.Sprintf(r.what, got.Count, got.Example), Fix: safe}
-	if r.fix != "" {
-		finding.Fix = strings.TrimRight(fmt.Sprintf(r.fix, got.Example), "\n") + "\n" + safe
-	}
-	return finding, nil
 }

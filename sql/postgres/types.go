@@ -1,9 +1,9 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,37 +19,37 @@ type typeInfo struct {
 	name    string
 	element uint32 // of an array: the type of its elements
 	comma   byte   // the separator of an array's elements
-	money   moneyFormat
 }
 
-// typeCache knows the types of one database by their OIDs: PostgreSQL's own from the start, and those that
+// types knows the types of one database by their OIDs: PostgreSQL's own from the start, and those that
 // the database adds, such as enumerations, once they were met. It is safe for several goroutines.
-type typeCache struct {
-	mu    sync.Mutex
-	known typeMap
-}
+type types struct{ known *sync.Map }
 
-type typeMap map[uint32]typeInfo
-
-func newTypeCache() *typeCache {
-	known := make(typeMap)
-	builtIn := pgtype.NewMap()
+func newTypes() types {
+	t := types{known: new(sync.Map)}
 	for oid := uint32(1); oid < 10000; oid++ {
-		t, ok := builtIn.TypeForOID(oid)
+		known, ok := texts.TypeForOID(oid)
 		if !ok {
 			continue
 		}
-		info := typeInfo{name: displayName(t.Name), comma: ','}
-		if array, isArray := t.Codec.(*pgtype.ArrayCodec); isArray {
+		info := typeInfo{name: displayName(known.Name), comma: ','}
+		if array, isArray := known.Codec.(*pgtype.ArrayCodec); isArray {
 			info.element = array.ElementType.OID
 			info.name = displayName(array.ElementType.Name) + "[]"
 			if array.ElementType.Name == "box" {
 				info.comma = ';'
 			}
 		}
-		known[oid] = info
+		t.known.Store(oid, info)
 	}
-	return &typeCache{known: known}
+	return t
+}
+
+// of is what is known of a type.
+func (m types) of(oid uint32) typeInfo {
+	info, _ := m.known.Load(oid)
+	known, _ := info.(typeInfo)
+	return known
 }
 
 // displayName returns the standard's name for the catalog's shorter one.
@@ -65,109 +65,47 @@ func displayName(name string) string {
 	return name
 }
 
-// of returns the types of a statement's parameters and columns, and reports whether it had to ask the database.
-func (c *typeCache) of(ctx context.Context, conn *pgconn.PgConn, statement *pgconn.StatementDescription) (typeMap, bool, error) {
-	found, missing := c.find(statement)
-	if len(missing) > 0 {
-		var err error
-		if found, err = c.learn(ctx, conn, statement, missing); err != nil {
-			return nil, true, err
-		}
-	}
-	info, money := found[moneyOID]
-	if money {
-		zero, err := conn.Exec(ctx, "SELECT 0::pg_catalog.int4::pg_catalog.money").ReadAll()
-		if err != nil {
-			return nil, true, err
-		}
-		if len(zero) == 1 && len(zero[0].Rows) == 1 && len(zero[0].Rows[0]) == 1 {
-			info.money = readMoney(zero[0].Rows[0][0])
-		}
-		found[moneyOID] = info
-	}
-	return found, money || len(missing) > 0, nil
-}
-
-// find returns the types of a statement's parameters and columns, and the OIDs that are not known yet.
-func (c *typeCache) find(statement *pgconn.StatementDescription) (typeMap, []uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	found := make(typeMap)
-	var missing []uint32
-	look := func(oid uint32) {
-		info, ok := c.known[oid]
-		if !ok {
-			missing = append(missing, oid)
-			return
-		}
-		found[oid] = info
-		if info.element != 0 {
-			found[info.element] = c.known[info.element]
-		}
-	}
-	for _, oid := range statement.ParamOIDs {
-		look(oid)
-	}
+// learn finds out what the types of a statement's parameters and columns are, and reports whether it had to ask the database. The elements
+// of an array of a domain are of its base type. It goes by the simple protocol, so the numbers stand in the text.
+func (m types) learn(ctx context.Context, conn *conn, statement *pgconn.StatementDescription) (asked bool, err error) {
+	oids := slices.Clone(statement.ParamOIDs)
 	for _, field := range statement.Fields {
-		look(field.DataTypeOID)
+		oids = append(oids, field.DataTypeOID)
 	}
-	return found, missing
-}
-
-// learn asks the database for types; the elements of an array of a domain are of its base type. It goes by the simple protocol, so the numbers stand in the text.
-func (c *typeCache) learn(ctx context.Context, conn *pgconn.PgConn, statement *pgconn.StatementDescription, missing []uint32) (typeMap, error) {
-	numbers := make([]string, len(missing))
-	for i, oid := range missing {
-		numbers[i] = strconv.FormatUint(uint64(oid), 10)
+	var missing []string
+	for _, oid := range oids {
+		if m.of(oid).name == "" {
+			missing = append(missing, strconv.FormatUint(uint64(oid), 10))
+		}
 	}
-	answer := conn.Exec(ctx, fmt.Sprintf(`
-		SELECT t.oid, pg_catalog.format_type(t.oid, NULL), CASE WHEN t.typcategory = 'A' THEN e.oid ELSE 0 END,
-			t.typdelim, e.oid, pg_catalog.format_type(e.oid, NULL)
-		FROM pg_catalog.pg_type t LEFT JOIN LATERAL (
-			WITH RECURSIVE down AS (
-				SELECT b.oid, b.typtype, b.typbasetype FROM pg_catalog.pg_type b WHERE b.oid = t.typelem
-				UNION ALL
-				SELECT b.oid, b.typtype, b.typbasetype FROM down JOIN pg_catalog.pg_type b ON down.typtype = 'd' AND b.oid = down.typbasetype)
-			SELECT oid FROM down WHERE typtype <> 'd') e ON true
-		WHERE t.oid IN (%s)`, strings.Join(numbers, ",")))
-	var rows [][][]byte
-	for answer.NextResult() {
-		for reader := answer.ResultReader(); reader.NextRow(); {
-			if len(rows) < len(missing) { // a server may send anything
-				rows = append(rows, cloneRow(reader.Values()))
+	if len(missing) > 0 {
+		rows, err := conn.list(ctx, fmt.Sprintf(`
+			SELECT t.oid, pg_catalog.format_type(t.oid, NULL), CASE WHEN t.typcategory = 'A' THEN e.oid ELSE 0 END,
+				t.typdelim, e.oid, pg_catalog.format_type(e.oid, NULL)
+			FROM pg_catalog.pg_type t LEFT JOIN LATERAL (
+				WITH RECURSIVE down AS (
+					SELECT b.oid, b.typtype, b.typbasetype FROM pg_catalog.pg_type b WHERE b.oid = t.typelem
+					UNION ALL
+					SELECT b.oid, b.typtype, b.typbasetype FROM down JOIN pg_catalog.pg_type b ON down.typtype = 'd' AND b.oid = down.typbasetype)
+				SELECT oid FROM down WHERE typtype <> 'd') e ON true
+			WHERE t.oid IN (%s)`, strings.Join(missing, ",")))
+		if err != nil {
+			return true, err
+		}
+		for _, row := range rows {
+			if len(row) != 6 || len(row[3]) != 1 {
+				continue
+			}
+			m.known.Store(parseOID(row[0]), typeInfo{name: string(row[1]), element: parseOID(row[2]), comma: row[3][0]})
+			if parseOID(row[2]) != 0 {
+				m.known.LoadOrStore(parseOID(row[4]), typeInfo{name: string(row[5]), comma: ','})
 			}
 		}
 	}
-	if err := answer.Close(); err != nil {
-		return nil, err
+	for _, oid := range oids {
+		m.known.LoadOrStore(oid, typeInfo{name: "unknown", comma: ','})
 	}
-	c.mu.Lock()
-	for _, oid := range missing {
-		c.known[oid] = typeInfo{name: "unknown", comma: ','}
-	}
-	for _, row := range rows {
-		if len(row) != 6 || len(row[3]) != 1 {
-			continue
-		}
-		info := typeInfo{name: string(row[1]), element: parseOID(row[2]), comma: row[3][0]}
-		if element := parseOID(row[4]); element != 0 && info.element != 0 {
-			if _, known := c.known[element]; !known {
-				c.known[element] = typeInfo{name: string(row[5]), comma: ','}
-			}
-		}
-		c.known[parseOID(row[0])] = info
-	}
-	c.mu.Unlock()
-	found, _ := c.find(statement)
-	return found, nil
-}
-
-func cloneRow(values [][]byte) [][]byte {
-	row := make([][]byte, len(values))
-	for i, value := range values {
-		row[i] = bytes.Clone(value)
-	}
-	return row
+	return len(missing) > 0, nil
 }
 
 func parseOID(text []byte) uint32 {
@@ -176,14 +114,14 @@ func parseOID(text []byte) uint32 {
 }
 
 // column describes one column of a result, and says how its values become the text that sql.Kind tells.
-func (m typeMap) column(field pgconn.FieldDescription) (column sql.Column, form form) {
-	info := m[field.DataTypeOID]
+func (m types) column(field pgconn.FieldDescription) (column sql.Column, form form) {
+	info := m.of(field.DataTypeOID)
 	column = sql.Column{Name: field.Name, Type: withModifier(info.name, field.DataTypeOID, field.TypeModifier)}
 	if info.element != 0 {
 		column.Kind = sql.Array
-		return column, m.arrayForm(info.element, info.comma)
+		return column, arrayForm(info.element, info.comma)
 	}
-	column.Kind, form = m.scalar(field.DataTypeOID)
+	column.Kind, form = scalar(field.DataTypeOID)
 	return column, form
 }
 

@@ -1,14 +1,13 @@
 package postgres
 
 import (
-	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
 // uses lists the names that a statement may call. The database's catalog tells their effect.
@@ -120,9 +119,6 @@ const powerful = `
 		AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
 	ORDER BY 1, 2, 3`
 
-// object is a row of mentioned.
-type object struct{ Class, OID uint32 }
-
 // powerfulFunction is a row of powerful.
 type powerfulFunction struct {
 	Schema, Name, Signature, Language string
@@ -132,14 +128,13 @@ type powerfulFunction struct {
 
 // admit refuses a statement's uses unless the database holds them in the read-only transaction, or its user allows them by name. PostgreSQL
 // itself keeps functions that are STABLE or IMMUTABLE from writing.
-func (u *uses) admit(ctx context.Context, q querier, allowed []string) error {
+func (u *uses) admit(s *reader.Session, allowed []string) error {
 	if len(u.names)+len(u.calls)+len(u.operators) == 0 {
 		return nil
 	}
-	var schemas, functions []string
-	var arguments []int
+	var schemas, functions, arguments []string
 	for c := range u.calls {
-		schemas, functions, arguments = append(schemas, c.schema), append(functions, c.name), append(arguments, c.arguments)
+		schemas, functions, arguments = append(schemas, c.schema), append(functions, c.name), append(arguments, strconv.Itoa(c.arguments))
 	}
 	names, operators := slices.Collect(maps.Keys(u.names)), slices.Collect(maps.Keys(u.operators))
 	for name := range u.names {
@@ -152,22 +147,23 @@ func (u *uses) admit(ctx context.Context, q querier, allowed []string) error {
 	if u.everyView {
 		question += everyView
 	}
-	objects, err := all(ctx, q, pgx.RowToStructByPos[object], question, pgx.QueryExecModeExec,
-		functions, names, operators)
+	var classes, oids []string
+	err := s.Each(question, []any{functions, names, operators}, func(scan reader.Scan) error {
+		var class, oid string
+		err := scan(&class, &oid)
+		classes, oids = append(classes, class), append(oids, oid)
+		return err
+	})
+	if err != nil || len(oids) == 0 {
+		return err
+	}
+	var found []powerfulFunction
+	err = s.Each(powerful, []any{classes, oids, schemas, functions, arguments, readers, names, u.everyView},
+		reader.Into(&found, func(scan reader.Scan) (f powerfulFunction, err error) {
+			return f, scan(&f.Schema, &f.Name, &f.Signature, &f.Language, &f.Volatile, &f.Overloads)
+		}))
 	if err != nil {
-		return queryFault(err, "")
-	}
-	if len(objects) == 0 {
-		return nil
-	}
-	var classes, oids []uint32
-	for _, o := range objects {
-		classes, oids = append(classes, o.Class), append(oids, o.OID)
-	}
-	found, err := all(ctx, q, pgx.RowToStructByPos[powerfulFunction], powerful, pgx.QueryExecModeExec,
-		classes, oids, schemas, functions, arguments, readers, names, u.everyView)
-	if err != nil {
-		return queryFault(err, "")
+		return err
 	}
 	for _, f := range found {
 		if !slices.Contains(allowed, f.Name) && !slices.Contains(allowed, f.Schema+"."+f.Name) {

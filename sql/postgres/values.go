@@ -2,7 +2,7 @@ package postgres
 
 import (
 	"bytes"
-	"encoding/json"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -14,7 +14,7 @@ import (
 type form func([]byte) []byte
 
 // scalar is the kind of a type that is not an array.
-func (m typeMap) scalar(oid uint32) (sql.Kind, form) {
+func scalar(oid uint32) (sql.Kind, form) {
 	switch oid {
 	case pgtype.BoolOID:
 		return sql.Boolean, boolean
@@ -24,8 +24,6 @@ func (m typeMap) scalar(oid uint32) (sql.Kind, form) {
 		return sql.Float, nil
 	case pgtype.NumericOID:
 		return sql.Decimal, nil
-	case moneyOID:
-		return sql.Decimal, m[moneyOID].money.plain
 	case pgtype.DateOID:
 		return sql.Date, nil
 	case pgtype.TimeOID, pgtype.TimetzOID:
@@ -53,117 +51,52 @@ func boolean(text []byte) []byte {
 
 func hexDigits(text []byte) []byte { return bytes.TrimPrefix(text, []byte(`\x`)) }
 
+// texts reads arrays as such of texts.
+var texts = pgtype.NewMap()
+
 // arrayForm reads an array's text, such as {1,NULL,"a b"}, and writes a JSON array. A text that is no array's after all stays as it is, as a
 // JSON text.
-func (m typeMap) arrayForm(element uint32, comma byte) form {
-	kind, elementForm := m.scalar(element)
+func arrayForm(element uint32, comma byte) form {
+	kind, form := scalar(element)
+	// PostgreSQL separates the elements of a few types by another sign.
+	swapped := strings.NewReplacer(",", string(comma), string(comma), ",")
 	return func(text []byte) []byte {
-		p := &arrayText{rest: text, comma: comma, kind: kind, form: elementForm}
-		p.skipBounds()
-		if out, ok := p.array(nil, 0); ok && len(p.rest) == 0 {
-			return out
+		if comma != ',' {
+			text = []byte(swapped.Replace(string(text)))
 		}
-		quoted, _ := json.Marshal(string(text))
-		return quoted
-	}
-}
-
-// arrayText reads the text of an array. The format is in PostgreSQL's manual, section 8.15.6.
-type arrayText struct {
-	rest  []byte
-	comma byte
-	kind  sql.Kind
-	form  form
-}
-
-// maxDimensions is more than PostgreSQL allows.
-const maxDimensions = 10
-
-// skipBounds leaves out "[0:2]=", which stands before an array that does not begin at 1.
-func (p *arrayText) skipBounds() {
-	if len(p.rest) > 0 && p.rest[0] == '[' {
-		if _, after, ok := bytes.Cut(p.rest, []byte("=")); ok {
-			p.rest = after
+		var array pgtype.Array[*string]
+		if err := texts.Scan(pgtype.TextArrayOID, pgtype.TextFormatCode, text, &array); err != nil {
+			return sql.AppendJSON(nil, sql.Text, text)
 		}
-	}
-}
-
-func (p *arrayText) array(out []byte, depth int) ([]byte, bool) {
-	if depth > maxDimensions || !p.take('{') {
-		return nil, false
-	}
-	out = append(out, '[')
-	if p.take('}') {
-		return append(out, ']'), true
-	}
-	for {
-		var ok bool
-		if out, ok = p.element(out, depth); !ok {
-			return nil, false
+		if len(array.Elements) == 0 {
+			return []byte("[]")
 		}
-		switch {
-		case p.take(p.comma):
-			out = append(out, ',')
-		case p.take('}'):
-			return append(out, ']'), true
-		default:
-			return nil, false
-		}
-	}
-}
-
-func (p *arrayText) element(out []byte, depth int) ([]byte, bool) {
-	if len(p.rest) == 0 {
-		return nil, false
-	}
-	switch p.rest[0] {
-	case '{':
-		return p.array(out, depth+1)
-	case '"':
-		text, ok := p.quoted()
-		return p.append(out, text), ok
-	}
-	end := bytes.IndexAny(p.rest, string(p.comma)+"}")
-	if end < 0 {
-		return nil, false
-	}
-	text := p.rest[:end]
-	p.rest = p.rest[end:]
-	if string(text) == "NULL" {
-		return append(out, "null"...), true
-	}
-	return p.append(out, bytes.Clone(text)), true
-}
-
-func (p *arrayText) quoted() (text []byte, ok bool) {
-	text = []byte{} // nil would be NULL
-	for i := 1; i < len(p.rest); i++ {
-		switch p.rest[i] {
-		case '"':
-			p.rest = p.rest[i+1:]
-			return text, true
-		case '\\':
-			i++
-			if i == len(p.rest) {
-				return nil, false
+		next := 0
+		return nested(nil, array.Dims, func(out []byte) []byte {
+			element := array.Elements[next]
+			next++
+			if element == nil {
+				return append(out, "null"...)
 			}
-		}
-		text = append(text, p.rest[i])
+			value := []byte(*element)
+			if comma != ',' {
+				value = []byte(swapped.Replace(*element))
+			}
+			if form != nil {
+				value = form(value)
+			}
+			return sql.AppendJSON(out, kind, value)
+		})
 	}
-	return nil, false
 }
 
-func (p *arrayText) append(out, text []byte) []byte {
-	if p.form != nil {
-		text = p.form(text)
+// nested writes arrays within each other.
+func nested(out []byte, dimensions []pgtype.ArrayDimension, next func([]byte) []byte) []byte {
+	if len(dimensions) == 0 {
+		return next(out)
 	}
-	return sql.AppendJSON(out, p.kind, text)
-}
-
-func (p *arrayText) take(c byte) bool {
-	if len(p.rest) == 0 || p.rest[0] != c {
-		return false
+	for i := range dimensions[0].Length {
+		out = nested(append(out, "[,"[min(i, 1)]), dimensions[1:], next)
 	}
-	p.rest = p.rest[1:]
-	return true
+	return append(out, ']')
 }

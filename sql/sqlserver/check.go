@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
 // maxDepth bounds parentheses within each other.
@@ -17,12 +17,12 @@ const oneStatement = "Send one SELECT (or WITH … SELECT) at a time; each call 
 // transaction that cannot write, and statements need no separator, so the check rests on T-SQL's reserved words: every statement begins with
 // one (or is the first word of the text), and none of them can be a name without quotes.
 func check(statement string, params int) error {
-	read, err := checked.Read(statement, lex)
+	read, err := reader.Read(statement, lex)
 	if err != nil {
 		return err
 	}
 	read.Tokens = trimSemicolons(read.Tokens)
-	c := checker{Statement: read, closes: pairs(read.Tokens)}
+	c := checker{Words: read, closes: pairs(read.Tokens)}
 	if err := c.run(); err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func trimSemicolons(tokens []token) []token {
 
 // checker goes through a statement from left to right.
 type checker struct {
-	checked.Statement
+	reader.Words
 	closes map[int]int // where the parenthesis at an index is closed
 	groups []group
 	// main is where the SELECT after a list of WITH begins; 0 if there is none.
@@ -82,7 +82,7 @@ func (c *checker) begins() error {
 	}
 	switch t := c.At(first); {
 	case t.Kind == end:
-		return checked.ErrEmpty(oneStatement)
+		return reader.ErrEmpty(oneStatement)
 	case t.Key == "SELECT":
 		return nil
 	case t.Key == "WITH" && first == 0:
@@ -156,7 +156,7 @@ func (c *checker) parameters(given int) error {
 		n, _ := strconv.Atoi(t.Text[2:])
 		used = max(used, n)
 	}
-	return checked.CheckParameters(used, given, "Give one value in params for each of @p1, @p2 …")
+	return reader.CheckParameters(used, given, "Give one value in params for each of @p1, @p2 …")
 }
 
 // hint suggests how to write a word that may be meant as a name.

@@ -295,16 +295,6 @@ func join(settings map[string]string) string {
 	return strings.Join(parts, ";")
 }
 
-// secrets are the forms in which a connection's password could stand in a message.
-func secrets(c msdsn.Config) []string {
-	if c.Password == "" {
-		return nil
-	}
-	forms := []string{c.Password, url.QueryEscape(c.Password), url.PathEscape(c.Password), url.UserPassword("", c.Password).String()[1:]}
-	slices.Sort(forms)
-	return slices.Compact(forms)
-}
-
 // address is where a connection goes, for messages.
 func address(c msdsn.Config) string {
 	host := c.Host

@@ -48,8 +48,7 @@ func TestAllFormsOfConnectionStringsAreRead(t *testing.T) {
 			want{"db.example", "", "shop", "reader", "from outside", 0, msdsn.EncryptionOff, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseDSN(c.dsn, "from outside")
-			must.OK(t, err)
+			got := must.Get(parseDSN(c.dsn, "from outside"))(t)
 			g := want{got.Host, got.Instance, got.Database, got.User, got.Password, got.Port, got.Encryption, got.TrustServerCertificate}
 			should.Equal(t, g, c.want, "read as")
 			if !got.ReadOnlyIntent || got.AppName != appName || got.LogFlags != 0 || got.ConnTimeout != 0 || got.ColumnEncryption || got.ChangePassword != "" {
@@ -62,9 +61,7 @@ func TestAllFormsOfConnectionStringsAreRead(t *testing.T) {
 func TestTheTimeToConnectIsBounded(t *testing.T) {
 	for timeout, want := range map[string]time.Duration{"": defaultDialTimeout, "0": defaultDialTimeout, "30": 30 * time.Second, "86400": defaultDialTimeout} {
 		got, err := parseDSN("server=h;connect timeout="+timeout, "")
-		if err != nil || got.DialTimeout != want {
-			t.Errorf("%q: %v (%v), want %v", timeout, got.DialTimeout, err, want)
-		}
+		should.Hold(t, err == nil && got.DialTimeout == want, "%q: %v (%v), want %v", timeout, got.DialTimeout, err, want)
 	}
 }
 
@@ -75,14 +72,10 @@ func FuzzDSN(f *testing.F) {
 	f.Fuzz(func(t *testing.T, dsn, password string) {
 		config, err := parseDSN(dsn, password)
 		if err != nil {
-			if len(dsn) > 30 && strings.Contains(err.Error(), dsn) {
-				t.Errorf("%q is in %v", dsn, err)
-			}
+			should.Hold(t, len(dsn) <= 30 || !strings.Contains(err.Error(), dsn), "%q is in %v", dsn, err)
 			return
 		}
-		if !config.ReadOnlyIntent || config.LogFlags != 0 {
-			t.Errorf("%q: %+v", dsn, config)
-		}
+		should.Hold(t, config.ReadOnlyIntent && config.LogFlags == 0, "%q: %+v", dsn, config)
 	})
 }
 
@@ -93,8 +86,6 @@ func TestAClientsConnectionStringTakesNothingOfTheServersMachine(t *testing.T) {
 		"server=db.example;password=x", "server=db.example;uid=;password=x", login + "certificate=/etc/passwd", login + "tokenfilepath=/x",
 		login + "fedauth=ActiveDirectoryDefault", login + "Authentication=Active Directory Managed Identity",
 	} {
-		if CheckForeign(dsn) == nil {
-			t.Errorf("it takes %s", dsn)
-		}
+		should.Hold(t, CheckForeign(dsn) != nil, "it takes %s", dsn)
 	}
 }

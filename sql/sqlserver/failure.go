@@ -4,8 +4,6 @@ package sqlserver
 
 import (
 	"cmp"
-	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
 // hintsByNumber maps the most frequent errors, by the server's number, to the next step.
@@ -75,47 +73,39 @@ var connectHints = map[int32]string{
 	18488: "The login's password must be changed; its owner sets a new one.",
 }
 
-// fail makes a fault of a driver's error. Neither it nor the log quotes the password.
-func (d *Database) fail(ctx context.Context, err error, statement string) error {
-	if f := checked.Failure(ctx, err, d.limits, false, "Make the statement cheaper: TOP (n), an indexed column in WHERE, or an aggregate. "+
-		"SET SHOWPLAN_XML ON in a client of the database's own shows the plan."); f != nil {
-		return f
-	}
+// said reports an error of the server in its own words, with its number and place. One at login is about no statement, and its words name
+// the user, the database or the server.
+func (d *dialect) said(err error, statement string, atLogin bool) (told *fault.Error, slow bool) {
 	var said mssql.Error
-	if errors.As(err, &said) {
-		return d.serverSaid(said, statement, checked.IsOfLogin(err))
+	if !errors.As(err, &said) {
+		return nil, false
 	}
-	return d.unreachable(err)
-}
-
-// serverSaid reports an error of the server in its own words, with its number and place. One at login is about no
-// statement, and its words name the user, the database or the server.
-func (d *Database) serverSaid(said mssql.Error, statement string, atLogin bool) error {
 	first := said
 	if len(said.All) > 0 {
 		first = said.All[0]
 	}
-	message := text.Shorten(checked.Scrub(first.Message, d.secrets), checked.MaxMessage)
+	scrub := func(text string) string { return reader.Scrub(text, reader.Forms(d.config.Password)) }
+	message := text.Shorten(scrub(first.Message), reader.MaxMessage)
 	hint := cmp.Or(hintsByNumber[first.Number], connectHints[first.Number], "Mend the statement, or look up tables and columns with describe_sql.")
 	if atLogin || ofLogin(first.Number) {
-		message, hint = "SQL Server refused the connection", cmp.Or(connectHints[first.Number], checked.OfConnecting)
+		message, hint = "SQL Server refused the connection", cmp.Or(connectHints[first.Number], reader.OfConnecting)
 		statement, first.ProcName = "", ""
 	}
 	place := fmt.Sprintf("error %d, state %d", first.Number, first.State)
 	if first.ProcName != "" {
-		place += ", in " + checked.Scrub(first.ProcName, d.secrets)
-	} else if line := lineOf(statement, int(first.LineNo)); line != "" {
+		place += ", in " + scrub(first.ProcName)
+	} else if line := reader.Line(statement, int(first.LineNo)); line != "" {
 		place += fmt.Sprintf(", line %d: %s", first.LineNo, line)
 	}
-	f := fault.New(fault.SQLFailed, hint, "%s (%s)", message, place).
+	told = fault.New(fault.SQLFailed, hint, "%s (%s)", message, place).
 		With("number", first.Number).With("state", first.State).With("severity", first.Class)
 	if first.LineNo > 0 && statement != "" {
-		f = f.With("line", first.LineNo)
+		told = told.With("line", first.LineNo)
 	}
 	if first.ProcName != "" {
-		f = f.With("procedure", checked.Scrub(first.ProcName, d.secrets))
+		told = told.With("procedure", scrub(first.ProcName))
 	}
-	return f
+	return told, false
 }
 
 // ofLogin distinguishes errors of connecting from those of statements.
@@ -123,41 +113,24 @@ func ofLogin(number int32) bool {
 	return 18400 <= number && number < 18500 || slices.Contains([]int32{4060, 4064, 40532, 40613, 40615, 40914}, number)
 }
 
-func lineOf(statement string, number int) string {
-	lines := strings.Split(statement, "\n")
-	if statement == "" || number < 1 || number > len(lines) {
-		return ""
-	}
-	return checked.Excerpt(lines[number-1])
-}
+// The words for a login by Entra that was cut off.
+const (
+	withoutEntra     = "Microsoft Entra ID gave no token for the login, or the database ended the connection before it."
+	withoutEntraHint = "Run `az login` on this server's computer, or mend the user, the password and Authentication in the connection string; the log has Entra's words."
+)
 
-// unreachable reports why there is no connection, without the driver's words: those quote the connection string.
-func (d *Database) unreachable(err error) error {
-	before, beforeHint := checked.BeforeLogin, checked.OfConnecting
-	entra := byToken(d.config)
-	if entra {
-		before = "Microsoft Entra ID gave no token for the login, or the database ended the connection before it."
-		beforeHint = "Run `az login` on this server's computer, or mend the user, the password and Authentication in the connection string; the log has Entra's words."
-	}
-	what, hint := "", ""
+// ownError describes this driver's own errors, and Entra's.
+func (d *dialect) ownError(err error) (what, hint string) {
 	switch {
-	case entra && checked.IsSilent(err):
-		what, hint = "The database or Microsoft Entra ID does not answer.", checked.SeeFirewall
-	case checked.IsOfLogin(err) && strings.Contains(err.Error(), "Credential"): // of Entra's; any of the errors below may be behind it
-		what, hint = before, beforeHint
-	case isCertificate(err):
-		what, hint = "The server's certificate is not trusted.", "Set certificate to its authority's file or HostNameInCertificate to its name; TrustServerCertificate=true trusts any, "+
+	case byToken(d.config) && reader.IsSilent(err):
+		return "The database or Microsoft Entra ID does not answer.", reader.SeeFirewall
+	case strings.Contains(err.Error(), "Credential"): // of Entra's; any other error may be behind it
+		return withoutEntra, withoutEntraHint
+	case reader.Untrusted(err):
+		return "The server's certificate is not trusted.", "Set certificate to its authority's file or HostNameInCertificate to its name; TrustServerCertificate=true trusts any, " +
 			"and so does Encrypt=no (Optional, False), with which the login alone is encrypted."
 	case strings.Contains(err.Error(), "server does not support encryption"):
-		what, hint = "The server does not encrypt.", "Set encrypt=disable in the connection string, if the network is trusted."
+		return "The server does not encrypt.", "Set encrypt=disable in the connection string, if the network is trusted."
 	}
-	return checked.Unreachable(err, d.secrets, before, beforeHint, what, hint)
-}
-
-func isCertificate(err error) bool {
-	var unknown x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	// The driver hands the errors of most handshakes on as text.
-	return errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid) || strings.Contains(err.Error(), "x509:")
+	return "", ""
 }

@@ -8,23 +8,23 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
-const end, word, quoted, literal, number, variable, symbol = checked.End, checked.Word, checked.Quoted, checked.Literal, checked.Number, checked.Variable, checked.Symbol
+const end, word, quoted, literal, number, variable, symbol = reader.End, reader.Word, reader.Quoted, reader.Literal, reader.Number, reader.Variable, reader.Symbol
 
-type token = checked.Token
+type token = reader.Token
 
 // lexer divides a statement as SQL Server does. A text that the server might divide otherwise is refused:
 // whoever checks a statement must read the same one that runs.
 //
 // Our sessions set QUOTED_IDENTIFIER ON. With OFF a "quoted name" would be a string with the same
 // ends, so that the division does not depend on it.
-type lexer struct{ *checked.Scanner }
+type lexer struct{ *reader.Scanner }
 
 // lex divides a whole statement. The last token is of kind end.
 func lex(statement string) ([]token, error) {
-	return checked.Divide(statement, func(s *checked.Scanner) error { return lexer{s}.skip() }, func(s *checked.Scanner) (token, error) { return lexer{s}.next() })
+	return reader.Divide(statement, func(s *reader.Scanner) error { return lexer{s}.skip() }, func(s *reader.Scanner) (token, error) { return lexer{s}.next() })
 }
 
 func (l lexer) next() (token, error) {
@@ -59,79 +59,30 @@ func (l lexer) next() (token, error) {
 }
 
 // take cuts a token off.
-func (l lexer) take(k checked.Kind, length int) token { return l.Take(k, length, canonical) }
+func (l lexer) take(k reader.Kind, length int) token { return l.Take(k, length, canonical) }
 
 // quoted cuts off a text up to the character end, which stands for itself when it is doubled.
-func (l lexer) quoted(k checked.Kind, prefix int, end byte) (token, error) {
-	for i := prefix + 1; i < len(l.Rest); i++ {
-		if l.Rest[i] != end {
-			continue
-		}
-		if i+1 < len(l.Rest) && l.Rest[i+1] == end {
-			i++
-			continue
-		}
-		return l.take(k, i+1), nil
+func (l lexer) quoted(k reader.Kind, prefix int, end byte) (token, error) {
+	if n := reader.QuotedEnd(l.Rest, prefix+1, end, false); n > 0 {
+		return l.take(k, n), nil
 	}
 	return token{}, l.Fail("a string or a quoted name has no end", fmt.Sprintf("Close it with %q.", end))
 }
 
 // skip passes over space and comments.
 func (l lexer) skip() error {
-	for l.Rest != "" {
-		r, size := utf8.DecodeRuneInString(l.Rest)
-		switch {
-		case isSpace(r):
-			if r == '\n' {
-				l.Line++
-			}
-			l.Rest = l.Rest[size:]
-		case strings.HasPrefix(l.Rest, "--"):
-			if err := l.lineComment(); err != nil {
-				return err
-			}
-		case strings.HasPrefix(l.Rest, "/*"):
-			if err := l.blockComment(); err != nil {
-				return err
-			}
-		default:
-			return nil
-		}
-	}
-	return nil
-}
-
-// lineComment skips a comment that ends with its line. It must not contain other characters that a server might take for the end of a line,
-// or it would hide the rest of that line from the check.
-func (l lexer) lineComment() error {
-	comment, _, _ := strings.Cut(l.Rest, "\n")
-	if strings.ContainsAny(strings.TrimSuffix(comment, "\r"), "\r\v\f\u0085\u2028\u2029") {
-		return l.Fail("a comment has a line break that is not a line feed", "End the lines of the statement with \\n.")
-	}
-	l.Rest = l.Rest[len(comment):]
-	return nil
+	return l.Skip(isSpace, func(rest string) bool { return strings.HasPrefix(rest, "--") }, "\r\v\f\u0085\u2028\u2029", l.blockComment)
 }
 
 // blockComment skips a comment, which may contain others.
 func (l lexer) blockComment() error {
-	line, depth := l.Line, 0
-	for i := 0; i < len(l.Rest); i++ {
-		switch {
-		case strings.HasPrefix(l.Rest[i:], "/*"):
-			depth++
-			i++
-		case strings.HasPrefix(l.Rest[i:], "*/"):
-			depth--
-			i++
-		case l.Rest[i] == '\n':
-			line++
-		}
-		if depth == 0 {
-			l.Rest, l.Line = l.Rest[i+1:], line
-			return nil
-		}
+	n := reader.CommentEnd(l.Rest)
+	if n < 0 {
+		return l.Fail("a comment has no end", "Close it with */; comments within comments are closed each for itself.")
 	}
-	return l.Fail("a comment has no end", "Close it with */; comments within comments are closed each for itself.")
+	l.Line += strings.Count(l.Rest[:n], "\n")
+	l.Rest = l.Rest[n:]
+	return nil
 }
 
 // isSpace is generous: an extra space can only divide a word that the server would have read whole.
@@ -156,7 +107,7 @@ func nameLength(s string) int {
 // the next word.
 func numberLength(s string) int {
 	if len(s) > 1 && s[0] == '0' && (s[1] == 'x' || s[1] == 'X') {
-		return 2 + checked.CountWhile(s[2:], func(c byte) bool {
+		return 2 + reader.CountWhile(s[2:], func(c byte) bool {
 			return isDigit(rune(c)) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 		})
 	}
@@ -166,17 +117,17 @@ func numberLength(s string) int {
 		if n < len(s) && (s[n] == '+' || s[n] == '-') {
 			n++
 		}
-		n += checked.CountWhile(s[n:], isDigitByte)
+		n += reader.CountWhile(s[n:], isDigitByte)
 	}
 	return n
 }
 
 // fractionLength measures 12, 12., 12.5 and .5.
 func fractionLength(s string) int {
-	n := checked.CountWhile(s, isDigitByte)
+	n := reader.CountWhile(s, isDigitByte)
 	if n < len(s) && s[n] == '.' {
 		n++
-		n += checked.CountWhile(s[n:], isDigitByte)
+		n += reader.CountWhile(s[n:], isDigitByte)
 	}
 	return n
 }

@@ -2,7 +2,6 @@ package sqlserver
 
 import (
 	dbsql "database/sql"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -12,44 +11,68 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 )
 
-type form = checked.Form
+// streamed maps the names of the columns in which FOR JSON and FOR XML come in pieces of two thousand letters to their columns here.
+var streamed = map[string]sql.Column{
+	"JSON_F52E2B61-18A1-11d1-B105-00805F49916B": {Name: "json", Type: "json", Kind: sql.JSON},
+	"XML_F52E2B61-18A1-11d1-B105-00805F49916B":  {Name: "xml", Type: "xml", Kind: sql.Text},
+}
+
+// answer reads the columns, by the server's own description if there is one.
+func answer(_ *reader.Session, statement *reader.Statement, found *dbsql.Rows) (reader.Answer, error) {
+	types, err := reader.Types(found)
+	if err != nil {
+		return reader.Answer{}, err
+	}
+	a := reader.AnswerOf(types, formOf, typeText)
+	for i, told := range statement.Told {
+		if len(statement.Told) == len(types) && told.Name == a.Columns[i].Name && told.Type != "" {
+			a.Columns[i].Type = told.Type
+		}
+	}
+	if len(types) == 1 {
+		if column, ok := streamed[types[0].Name()]; ok {
+			a.Columns[0], a.Joined = column, true
+		}
+	}
+	return a, nil
+}
 
 // formOf chooses by the driver's name of a type.
-func formOf(t *dbsql.ColumnType) form {
+func formOf(t *dbsql.ColumnType) reader.Form {
 	switch t.DatabaseTypeName() {
 	case "TINYINT", "SMALLINT", "INT", "BIGINT":
-		return form{Kind: sql.Integer, Write: anyText}
+		return reader.Form{Kind: sql.Integer, Write: reader.Hex}
 	case "BIT":
-		return form{Kind: sql.Boolean, Write: boolean}
+		return reader.Form{Kind: sql.Boolean, Write: reader.Plain}
 	case "REAL":
-		return form{Kind: sql.Float, Write: float(32)}
+		return reader.Form{Kind: sql.Float, Write: single}
 	case "FLOAT":
-		return form{Kind: sql.Float, Write: float(64)}
+		return reader.Form{Kind: sql.Float, Write: reader.Hex}
 	case "DECIMAL", "MONEY", "SMALLMONEY":
-		return form{Kind: sql.Decimal, Write: plain}
+		return reader.Form{Kind: sql.Decimal, Write: reader.Plain}
 	case "DATE":
-		return form{Kind: sql.Date, Write: moment(time.DateOnly)}
+		return reader.Form{Kind: sql.Date, Write: moment(time.DateOnly)}
 	case "TIME":
-		return form{Kind: sql.Time, Write: moment(time.TimeOnly + fraction(t))}
+		return reader.Form{Kind: sql.Time, Write: moment(time.TimeOnly + fraction(t))}
 	case "SMALLDATETIME":
-		return form{Kind: sql.Timestamp, Write: moment(time.DateTime)}
+		return reader.Form{Kind: sql.Timestamp, Write: moment(time.DateTime)}
 	case "DATETIME":
-		return form{Kind: sql.Timestamp, Write: moment(time.DateTime + ".000")}
+		return reader.Form{Kind: sql.Timestamp, Write: moment(time.DateTime + ".000")}
 	case "DATETIME2":
-		return form{Kind: sql.Timestamp, Write: moment(time.DateTime + fraction(t))}
+		return reader.Form{Kind: sql.Timestamp, Write: moment(time.DateTime + fraction(t))}
 	case "DATETIMEOFFSET":
-		return form{Kind: sql.TimestampTZ, Write: moment(time.DateTime + fraction(t) + "+00")}
+		return reader.Form{Kind: sql.TimestampTZ, Write: moment(time.DateTime + fraction(t) + "+00")}
 	case "UNIQUEIDENTIFIER":
-		return form{Kind: sql.Text, Write: identifier}
+		return reader.Form{Kind: sql.Text, Write: identifier}
 	case "BINARY", "VARBINARY", "IMAGE", "HIERARCHYID", "GEOMETRY", "GEOGRAPHY":
-		return form{Kind: sql.Bytes, Write: hexadecimal}
+		return reader.Form{Kind: sql.Bytes, Write: reader.Hex}
 	case "SQL_VARIANT":
-		return form{Kind: sql.Text, Write: variant}
+		return reader.Form{Kind: sql.Text, Write: variant}
 	default:
-		return form{Kind: sql.Text, Write: anyText}
+		return reader.Form{Kind: sql.Text, Write: reader.Hex}
 	}
 }
 
@@ -63,39 +86,12 @@ func fraction(t *dbsql.ColumnType) string {
 	return "." + strings.Repeat("0", int(scale))
 }
 
-// anyText is for values that the driver returns as text or as whole numbers, and for unexpected ones.
-func anyText(value any) []byte {
-	switch v := value.(type) {
-	case string:
-		return []byte(v)
-	case int64:
-		return strconv.AppendInt(nil, v, 10)
-	case []byte:
-		return hexadecimal(v)
-	case time.Time:
-		return v.AppendFormat(nil, time.RFC3339Nano)
-	default:
-		return fmt.Append(nil, v)
+// single writes a float of 32 bits, which the driver returns as one of 64.
+func single(value any) []byte {
+	if f, ok := value.(float64); ok {
+		return strconv.AppendFloat(nil, f, 'g', -1, 32)
 	}
-}
-
-func boolean(value any) []byte { return fmt.Append(nil, value) }
-
-// plain is for numbers that the driver gives as digits.
-func plain(value any) []byte {
-	if digits, ok := value.([]byte); ok {
-		return digits
-	}
-	return anyText(value)
-}
-
-func float(bits int) func(any) []byte {
-	return func(value any) []byte {
-		if f, ok := value.(float64); ok {
-			return strconv.AppendFloat(nil, f, 'g', -1, bits)
-		}
-		return anyText(value)
-	}
+	return reader.Hex(value)
 }
 
 // moment writes in UTC, which the times without a zone come in.
@@ -104,22 +100,15 @@ func moment(layout string) func(any) []byte {
 		if t, ok := value.(time.Time); ok {
 			return t.UTC().AppendFormat(nil, layout)
 		}
-		return anyText(value)
+		return reader.Hex(value)
 	}
-}
-
-func hexadecimal(value any) []byte {
-	if b, ok := value.([]byte); ok {
-		return hex.AppendEncode(nil, b)
-	}
-	return anyText(value)
 }
 
 // identifier writes a uniqueidentifier as the server prints it; on the wire its first three parts are turned round.
 func identifier(value any) []byte {
 	var id mssql.UniqueIdentifier
 	if err := id.Scan(value); err != nil {
-		return anyText(value)
+		return reader.Hex(value)
 	}
 	return []byte(id.String())
 }
@@ -135,8 +124,6 @@ func variant(value any) []byte {
 			return []byte("1")
 		}
 		return []byte("0")
-	case float64:
-		return float(64)(v)
 	case time.Time:
 		if v.Year() == 1 && v.YearDay() == 1 {
 			return v.AppendFormat(nil, "15:04:05.999999999")
@@ -150,7 +137,7 @@ func variant(value any) []byte {
 			return identifier(v)
 		}
 	}
-	return anyText(value)
+	return reader.Hex(value)
 }
 
 // typeText is a type as T-SQL writes it, as far as the answer's head tells.

@@ -90,9 +90,8 @@ func TestEveryTypeComesOutInItsForm(t *testing.T) {
 			columns, rows, err := sqltest.Read(t.Context(), db, "SELECT v FROM dbo.t")
 			must.OK(t, err)
 			should.Equal(t, columns[0], (sql.Column{Name: "v", Type: c.text, Kind: c.kind}), "the column")
-			if len(rows) != 2 || rows[0][0] != c.want || rows[1][0] != "NULL" {
-				t.Errorf("the values are %.200v, want %.200s and NULL", rows, c.want)
-			}
+			should.Hold(t, len(rows) == 2 && rows[0][0] == c.want && rows[1][0] == "NULL",
+				"the values are %.200v, want %.200s and NULL", rows, c.want)
 		})
 	}
 }
@@ -109,9 +108,8 @@ func TestATypeThatNoClientKnowsIsAnError(t *testing.T) {
 			db := open(t, server.DSN(), limits)
 			_, _, err := sqltest.Read(t.Context(), db, "SELECT n, v FROM dbo.t")
 			should.Equal(t, faultOf(t, err).Code, fault.SQLFailed, "the error is %v", err)
-			if _, _, err := sqltest.Read(t.Context(), db, "SELECT small"); err != nil {
-				t.Errorf("afterwards: %v", err)
-			}
+			_, _, err = sqltest.Read(t.Context(), db, "SELECT small")
+			should.OK(t, err, "afterwards")
 		})
 	}
 }
@@ -124,14 +122,12 @@ func TestThePiecesOfJSONAndXMLAreJoined(t *testing.T) {
 		reply := testmssql.Reply{Columns: []testmssql.Column{{Name: column, Type: testmssql.NText()}}, Rows: [][]any{{"[{\"a\""}, {":1},"}, {"{}]"}}}
 		db := open(t, serve(t, always(reply)).DSN(), limits)
 		columns, rows, err := sqltest.Read(t.Context(), db, "SELECT a FROM dbo.t FOR JSON PATH")
-		if err != nil || columns[0] != want || len(rows) != 1 || rows[0][0] != `[{"a":1},{}]` {
-			t.Errorf("%s: %v, %v, %v", column, columns, rows, err)
-		}
+		should.Hold(t, err == nil && columns[0] == want && len(rows) == 1 && rows[0][0] == `[{"a":1},{}]`,
+			"%s: %v, %v, %v", column, columns, rows, err)
 		reply.Rows = nil
 		db = open(t, serve(t, always(reply)).DSN(), limits)
-		if _, rows, err := sqltest.Read(t.Context(), db, "SELECT a FROM dbo.t FOR JSON PATH"); err != nil || len(rows) != 0 {
-			t.Errorf("%s without rows: %v, %v", column, rows, err)
-		}
+		_, rows, err = sqltest.Read(t.Context(), db, "SELECT a FROM dbo.t FOR JSON PATH")
+		should.Hold(t, err == nil && len(rows) == 0, "%s without rows: %v, %v", column, rows, err)
 	}
 }
 
@@ -152,13 +148,11 @@ func TestARowIsBounded(t *testing.T) {
 				return reply
 			})
 			db := open(t, server.DSN(), limits)
-			_, _, err := sqltest.Read(t.Context(), db, "SELECT v FROM dbo.t")
-			if f := faultOf(t, err); f.Code != fault.SQLFailed || f.Fields["limit_bytes"] != 10_000 {
-				t.Errorf("the error is %v", err)
-			}
-			if _, _, err := sqltest.Read(t.Context(), db, "SELECT small"); err != nil {
-				t.Errorf("afterwards: %v", err)
-			}
+			err := sqltest.Fails(t, db, "SELECT v FROM dbo.t")
+			f := faultOf(t, err)
+			should.Hold(t, f.Code == fault.SQLFailed && f.Fields["limit_bytes"] == 10_000, "the error is %v", err)
+			_, _, err = sqltest.Read(t.Context(), db, "SELECT small")
+			should.OK(t, err, "afterwards")
 		})
 	}
 }
@@ -170,8 +164,7 @@ func TestRowsStreamInLittleMemory(t *testing.T) {
 		return []any{"value"}, left >= 0
 	}}
 	db := open(t, serve(t, always(reply)).DSN(), sql.Limits{Timeout: time.Minute, RowBytes: 1000})
-	rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT v FROM dbo.t"})
-	must.OK(t, err)
+	rows := must.Get(db.Query(t.Context(), sql.Query{Text: "SELECT v FROM dbo.t"}))(t)
 	defer rows.Close()
 	n := 0
 	for rows.Next() {

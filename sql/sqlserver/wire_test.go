@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/reader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
@@ -43,8 +43,7 @@ var cannotDescribe = testmssql.Reply{Error: &testmssql.Error{Number: 208, Class:
 // serve starts a server that answers the users' statements by handle.
 func serve(t *testing.T, handle func(testmssql.Request) testmssql.Reply) *testmssql.Server {
 	t.Helper()
-	server, err := testmssql.Start(answered(handle))
-	must.OK(t, err)
+	server := must.Get(testmssql.Start(answered(handle)))(t)
 	t.Cleanup(server.Stop)
 	return server
 }
@@ -66,10 +65,9 @@ func always(r testmssql.Reply) func(testmssql.Request) testmssql.Reply {
 	return func(testmssql.Request) testmssql.Reply { return r }
 }
 
-func open(t *testing.T, dsn string, limits sql.Limits) *Database {
+func open(t *testing.T, dsn string, limits sql.Limits) *reader.Database {
 	t.Helper()
-	db, err := Open(dsn, testmssql.Password, limits)
-	must.OK(t, err)
+	db := must.Get(Open(dsn, testmssql.Password, limits))(t)
 	t.Cleanup(db.Close)
 	return db
 }
@@ -77,9 +75,7 @@ func open(t *testing.T, dsn string, limits sql.Limits) *Database {
 func faultOf(t *testing.T, err error) *fault.Error {
 	t.Helper()
 	var f *fault.Error
-	if !errors.As(err, &f) {
-		t.Fatalf("the error is %v, want a fault", err)
-	}
+	must.Hold(t, errors.As(err, &f), "the error is %v, want a fault", err)
 	return f
 }
 
@@ -98,39 +94,31 @@ func TestEveryStatementIsRolledBackAndNoneIsCommitted(t *testing.T) {
 	endless := testmssql.Reply{Columns: one.Columns, More: func() ([]any, bool) { return []any{1}, true }}
 	for name, c := range map[string]struct {
 		reply testmssql.Reply
-		use   func(*testing.T, *Database)
+		use   func(*testing.T, *reader.Database)
 	}{
-		"read to the end": {one, func(t *testing.T, db *Database) {
-			if _, rows, err := sqltest.Read(t.Context(), db, "SELECT 1 AS a"); err != nil || len(rows) != 1 {
-				t.Errorf("%v, %v", rows, err)
-			}
+		"read to the end": {one, func(t *testing.T, db *reader.Database) {
+			_, rows, err := sqltest.Read(t.Context(), db, "SELECT 1 AS a")
+			should.Hold(t, err == nil && len(rows) == 1, "%v, %v", rows, err)
 		}},
-		"closed before its end": {endless, func(t *testing.T, db *Database) {
-			rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1 AS a"})
-			must.OK(t, err)
+		"closed before its end": {endless, func(t *testing.T, db *reader.Database) {
+			rows := must.Get(db.Query(t.Context(), sql.Query{Text: "SELECT 1 AS a"}))(t)
 			if !rows.Next() {
 				t.Errorf("no row: %v", rows.Err())
 			}
 			rows.Close()
-			if rows.Next() {
-				t.Error("a row after Close")
-			}
+			should.Hold(t, !rows.Next(), "a row after Close")
 		}},
-		"failed": {testmssql.Reply{Error: &testmssql.Error{Number: 207, Class: 16, Message: "Invalid column name 'a'."}}, func(t *testing.T, db *Database) {
-			if _, _, err := sqltest.Read(t.Context(), db, "SELECT a"); err == nil {
-				t.Error("no error")
-			}
+		"failed": {testmssql.Reply{Error: &testmssql.Error{Number: 207, Class: 16, Message: "Invalid column name 'a'."}}, func(t *testing.T, db *reader.Database) {
+			sqltest.Fails(t, db, "SELECT a")
 		}},
 		"failed between rows": {testmssql.Reply{Columns: one.Columns, Rows: one.Rows, Error: &testmssql.Error{Number: 8134, Class: 16, Message: "Divide by zero error encountered."}},
-			func(t *testing.T, db *Database) {
-				if _, rows, err := sqltest.Read(t.Context(), db, "SELECT 1 / a FROM t"); err == nil || len(rows) != 1 {
-					t.Errorf("%v, %v", rows, err)
-				}
+			func(t *testing.T, db *reader.Database) {
+				_, rows, err := sqltest.Read(t.Context(), db, "SELECT 1 / a FROM t")
+				should.Hold(t, err != nil && len(rows) == 1, "%v, %v", rows, err)
 			}},
-		"cancelled between rows": {endless, func(t *testing.T, db *Database) {
+		"cancelled between rows": {endless, func(t *testing.T, db *reader.Database) {
 			ctx, cancel := context.WithCancel(t.Context())
-			rows, err := db.Query(ctx, sql.Query{Text: "SELECT 1 AS a"})
-			must.OK(t, err)
+			rows := must.Get(db.Query(ctx, sql.Query{Text: "SELECT 1 AS a"}))(t)
 			defer rows.Close()
 			if !rows.Next() {
 				t.Errorf("no row: %v", rows.Err())
@@ -140,7 +128,7 @@ func TestEveryStatementIsRolledBackAndNoneIsCommitted(t *testing.T) {
 			}
 			should.Be(t, rows.Err(), context.Canceled, "the error")
 		}},
-		"listing": {testmssql.Reply{}, func(t *testing.T, db *Database) {
+		"listing": {testmssql.Reply{}, func(t *testing.T, db *reader.Database) {
 			should.OK(t, should.ErrOf(db.Schemas(t.Context())))
 		}},
 	} {
@@ -162,9 +150,8 @@ func TestEveryStatementIsRolledBackAndNoneIsCommitted(t *testing.T) {
 					ran = append(ran, r.Transaction)
 				}
 			}
-			if len(begun) != 1 || len(ran) != 1 || !slices.Equal(ran, rolledBack) || ran[0] == 0 {
-				t.Errorf("begun %v, run in %v, rolled back %v", begun, ran, rolledBack)
-			}
+			should.Hold(t, len(begun) == 1 && len(ran) == 1 && slices.Equal(ran, rolledBack) && ran[0] != 0,
+				"begun %v, run in %v, rolled back %v", begun, ran, rolledBack)
 		})
 	}
 }
@@ -178,12 +165,9 @@ func TestAServerThatAbortsTheTransactionIsUsedOn(t *testing.T) {
 	})
 	db := open(t, server.DSN(), limits)
 	for range 3 {
-		if _, _, err := sqltest.Read(t.Context(), db, "SELECT 'boom' + 1"); err == nil {
-			t.Error("no error")
-		}
-		if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1 AS a"); err != nil {
-			t.Error(err)
-		}
+		sqltest.Fails(t, db, "SELECT 'boom' + 1")
+		_, _, err := sqltest.Read(t.Context(), db, "SELECT 1 AS a")
+		should.OK(t, err)
 	}
 	should.Equal(t, len(server.Logins()), 1, "connections")
 }
@@ -192,9 +176,7 @@ func TestTheLoginSaysThatItReads(t *testing.T) {
 	server := serve(t, always(one))
 	db := open(t, server.DSN()+"&ApplicationIntent=ReadWrite&app+name=other&log=255", limits)
 	should.Equal(t, len(server.Logins()), 0, "logins before the first use")
-	if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
-		t.Fatal(err)
-	}
+	sqltest.Runs(t, db, "SELECT 1")
 	got := server.Logins()[0]
 	if !got.ReadOnly || got.App != "code-sandbox-mcp" || got.Database != "shop" || got.User != testmssql.User || got.Password != testmssql.Password {
 		t.Errorf("the login is %+v", got)
@@ -205,9 +187,7 @@ func TestEverySessionIsResetAndSetUpAnew(t *testing.T) {
 	server := serve(t, always(one))
 	db := open(t, server.DSN(), sql.Limits{Timeout: 7 * time.Second, RowBytes: 1000})
 	for range 2 {
-		if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
-			t.Fatal(err)
-		}
+		sqltest.Runs(t, db, "SELECT 1")
 	}
 	setups := 0
 	for _, r := range server.Requests() {
@@ -215,13 +195,9 @@ func TestEverySessionIsResetAndSetUpAnew(t *testing.T) {
 			continue
 		}
 		setups++
-		if !r.Reset || r.Transaction != 0 {
-			t.Errorf("the session is set up without a reset, or in a transaction: %+v", r)
-		}
+		should.Hold(t, r.Reset && r.Transaction == 0, "the session is set up without a reset, or in a transaction: %+v", r)
 		for _, setting := range []string{"SET XACT_ABORT ON;", "SET QUOTED_IDENTIFIER ON;", "SET IMPLICIT_TRANSACTIONS OFF;", "SET LOCK_TIMEOUT 5250;", "SET TEXTSIZE 2002;"} {
-			if !strings.Contains(r.Text, setting) {
-				t.Errorf("%q is not in %q", setting, r.Text)
-			}
+			should.Hold(t, strings.Contains(r.Text, setting), "%q is not in %q", setting, r.Text)
 		}
 	}
 	should.Equal(t, setups, 2, "sessions were set up for two statements")
@@ -240,15 +216,11 @@ func TestParametersAreBoundAndNeverPasted(t *testing.T) {
 			sent = append(sent, r)
 		}
 	}
-	if len(sent) != 1 || sent[0].Procedure != "sp_executesql" || sent[0].Text != statement+"\n" {
-		t.Fatalf("sent %+v", sent)
-	}
+	must.Hold(t, len(sent) == 1 && sent[0].Procedure == "sp_executesql" && sent[0].Text == statement+"\n", "sent %+v", sent)
 	var values []any
 	for i, p := range sent[0].Params {
 		should.Equal(t, p.Name, fmt.Sprintf("@p%d", i+1), "parameter %d is named", i+1)
-		if p.Type == 0x1f {
-			t.Errorf("parameter %d is sent without a type", i+1)
-		}
+		should.Hold(t, p.Type != 0x1f, "parameter %d is sent without a type", i+1)
 		values = append(values, p.Value)
 	}
 	should.EqualSlice(t, values, []any{hostile, int64(42), 1.5, true, nil, strings.Repeat("ä", 5000)}, "the values")
@@ -274,11 +246,8 @@ func TestParametersThatCannotBeBoundAreRefused(t *testing.T) {
 		"a number in hex form": {json.Number("0x1p3"), "CAST"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := sqltest.Read(t.Context(), db, "SELECT @p1", c.param)
-			f := faultOf(t, err)
-			if f.Code != fault.SQLRejected || !strings.Contains(f.Hint, c.word) {
-				t.Errorf("%v (%s)", f, f.Hint)
-			}
+			f := faultOf(t, sqltest.Fails(t, db, "SELECT @p1", c.param))
+			should.Hold(t, f.Code == fault.SQLRejected && strings.Contains(f.Hint, c.word), "%v (%s)", f, f.Hint)
 		})
 	}
 	should.Equal(t, len(server.Requests()), 0, "requests were sent")
@@ -290,9 +259,7 @@ func TestNumbersStayWhatTheyAre(t *testing.T) {
 		"0.30000000000000004": 0.30000000000000004, "1.50": 1.5, "1E-7": 1e-7, "100000000000000000000": 1e20, "0.0": 0.0, "-0": int64(0),
 	} {
 		got, err := bindOne(1, json.Number(digits))
-		if err != nil || got != want {
-			t.Errorf("%s is bound as %v (%v), want %v", digits, got, err, want)
-		}
+		should.Hold(t, err == nil && got == want, "%s is bound as %v (%v), want %v", digits, got, err, want)
 	}
 }
 
@@ -310,14 +277,10 @@ func TestNoLegitimateStatementIsSentAsTheNameOfAProcedure(t *testing.T) {
 	server := serve(t, always(one))
 	db := open(t, server.DSN(), limits)
 	for _, statement := range sqltest.Corpus(t, "legitimate") {
-		if _, _, err := sqltest.Read(t.Context(), db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...); err != nil {
-			t.Errorf("%s: %v", statement, err)
-		}
+		sqltest.Runs(t, db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...)
 	}
 	for _, r := range server.Requests() {
-		if r.Kind == testmssql.RPC && r.Procedure != "sp_executesql" {
-			t.Errorf("the procedure %q was called", r.Procedure)
-		}
+		should.Hold(t, r.Kind != testmssql.RPC || r.Procedure == "sp_executesql", "the procedure %q was called", r.Procedure)
 	}
 }
 
@@ -332,9 +295,8 @@ func TestAStatementIsEndedInTheDatabase(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-started; cancel() }()
 		_, _, err := sqltest.Read(ctx, db, "SELECT 1")
-		if f := faultOf(t, err); f.Code != fault.SQLFailed || !errors.Is(err, context.Canceled) {
-			t.Errorf("the error is %v", err)
-		}
+		f := faultOf(t, err)
+		should.Hold(t, f.Code == fault.SQLFailed && errors.Is(err, context.Canceled), "the error is %v", err)
 	})
 	t.Run("when its time is over", func(t *testing.T) {
 		db := open(t, server.DSN(), sql.Limits{Timeout: 200 * time.Millisecond})
@@ -353,19 +315,16 @@ func TestAConnectionThatIsNeverAnsweredIsGivenUp(t *testing.T) {
 	server := serve(t, always(one))
 	server.Mute()
 	db := open(t, server.DSN()+"&connection+timeout=1", limits)
-	_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
-	if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "does not answer") {
-		t.Errorf("the error is %v", err)
-	}
+	err := sqltest.Fails(t, db, "SELECT 1")
+	f := faultOf(t, err)
+	should.Hold(t, f.Code == fault.SQLFailed && strings.Contains(f.Message, "does not answer"), "the error is %v", err)
 }
 
 func TestTheServerMayHaveRestarted(t *testing.T) {
 	server := serve(t, always(one))
 	db := open(t, server.DSN(), limits)
 	for range 3 {
-		if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
-			t.Fatal(err)
-		}
+		sqltest.Runs(t, db, "SELECT 1")
 		server.Break()
 	}
 	should.Equal(t, len(server.Logins()), 3, "logins")
@@ -374,10 +333,9 @@ func TestTheServerMayHaveRestarted(t *testing.T) {
 func TestAStatementThatWasSentIsNotSentTwice(t *testing.T) {
 	server := serve(t, always(testmssql.Reply{Drop: true}))
 	db := open(t, server.DSN(), limits)
-	_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
-	if f := faultOf(t, err); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "broke") {
-		t.Errorf("the error is %v", err)
-	}
+	err := sqltest.Fails(t, db, "SELECT 1")
+	f := faultOf(t, err)
+	should.Hold(t, f.Code == fault.SQLFailed && strings.Contains(f.Message, "broke"), "the error is %v", err)
 	sent := 0
 	for _, r := range server.Requests() {
 		if r.Text == "SELECT 1\n" {
@@ -387,56 +345,19 @@ func TestAStatementThatWasSentIsNotSentTwice(t *testing.T) {
 	should.Equal(t, sent, 1, "sent")
 }
 
-func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
-	t.Parallel()
-	var asleep atomic.Int64
-	server, err := testmssql.Start(func(r testmssql.Request) testmssql.Reply {
-		if r.Conn <= int(asleep.Load()) {
-			return testmssql.Reply{Hang: true}
-		}
-		return answered(always(one))(r)
-	})
-	must.OK(t, err)
-	t.Cleanup(server.Stop)
-	db := open(t, server.DSN(), limits)
-	if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
-		t.Fatal(err)
-	}
-	asleep.Store(1)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*resetTime) // far less than a statement may take
-	defer cancel()
-	if _, _, err := sqltest.Read(ctx, db, "SELECT 1"); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestACallBeyondThePoolIsToldWhy(t *testing.T) {
-	server := serve(t, always(testmssql.Reply{Hang: true}))
-	db := open(t, server.DSN(), sql.Limits{Timeout: 300 * time.Millisecond})
-	for range sql.PoolSize { // connections that nobody gives back
-		conn, err := db.pool.Conn(t.Context())
-		must.OK(t, err)
-		defer conn.Close()
-	}
-	_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
-	should.Contain(t, faultOf(t, err).Message, "4 statements run", "the error is %v", err)
-}
-
 func TestThePoolIsSmall(t *testing.T) {
 	server := serve(t, always(one))
 	db := open(t, server.DSN(), limits)
 	var wg sync.WaitGroup
 	for range 32 {
 		wg.Go(func() {
-			if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
-				t.Error(err)
-			}
+			_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
+			should.OK(t, err)
 		})
 	}
 	wg.Wait()
-	if n := len(server.Logins()); n > sql.PoolSize {
-		t.Errorf("%d connections were made", n)
-	}
+	n := len(server.Logins())
+	should.Hold(t, n <= sql.PoolSize, "%d connections were made", n)
 }
 
 func TestWhatTheServerSaysIsTold(t *testing.T) {
@@ -460,14 +381,10 @@ func TestWhatTheServerSaysIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := open(t, serve(t, always(testmssql.Reply{Error: &c.said})).DSN(), limits)
-			_, _, err := sqltest.Read(t.Context(), db, "SELECT * FROM dbo.people\nWHERE nam = 1")
-			f := faultOf(t, err)
-			if f.Code != fault.SQLFailed || f.Message != c.message || !strings.Contains(f.Hint, c.hint) {
-				t.Errorf("%s\n%s (%s), want\n%s (%s)", f.Code, f.Message, f.Hint, c.message, c.hint)
-			}
-			if f.Fields["number"] != c.said.Number || f.Fields["state"] != c.said.State {
-				t.Errorf("the fields are %v", f.Fields)
-			}
+			f := faultOf(t, sqltest.Fails(t, db, "SELECT * FROM dbo.people\nWHERE nam = 1"))
+			should.Hold(t, f.Code == fault.SQLFailed && f.Message == c.message && strings.Contains(f.Hint, c.hint),
+				"%s\n%s (%s), want\n%s (%s)", f.Code, f.Message, f.Hint, c.message, c.hint)
+			should.Hold(t, f.Fields["number"] == c.said.Number && f.Fields["state"] == c.said.State, "the fields are %v", f.Fields)
 		})
 	}
 }
@@ -500,13 +417,10 @@ func TestAnErrorOfConnectingIsAboutNoStatement(t *testing.T) {
 			_, ofRights := db.Rights(t.Context())
 			for _, err := range []error{ofQuery, ofRights} {
 				f := faultOf(t, err)
-				if !strings.Contains(f.Message, c.message) || !strings.Contains(f.Hint, c.hint) {
-					t.Errorf("%s (%s), want %s (%s)", f.Message, f.Hint, c.message, c.hint)
-				}
+				should.Hold(t, strings.Contains(f.Message, c.message) && strings.Contains(f.Hint, c.hint),
+					"%s (%s), want %s (%s)", f.Message, f.Hint, c.message, c.hint)
 				for _, word := range []string{"SELECT", "SET ", "reader", "127.0.0.1", "Mend the statement"} {
-					if strings.Contains(f.Message+f.Hint, word) {
-						t.Errorf("%q is in %s (%s)", word, f.Message, f.Hint)
-					}
+					should.Hold(t, !strings.Contains(f.Message+f.Hint, word), "%q is in %s (%s)", word, f.Message, f.Hint)
 				}
 			}
 		})
@@ -514,8 +428,7 @@ func TestAnErrorOfConnectingIsAboutNoStatement(t *testing.T) {
 }
 
 func TestNoErrorHasThePassword(t *testing.T) {
-	down, err := net.Listen("tcp", "127.0.0.1:0")
-	must.OK(t, err)
+	down := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_ = down.Close()
 	secret := "s3cret/p@ss;word"
 	chatty := serve(t, always(testmssql.Reply{Error: &testmssql.Error{Number: 50000, Class: 16, Message: "said " + testmssql.Password, Procedure: testmssql.Password}}))
@@ -545,26 +458,20 @@ func TestNoErrorHasThePassword(t *testing.T) {
 			db, err := Open(c.dsn, c.password, limits)
 			if err == nil {
 				defer db.Close()
-				if printed := fmt.Sprintf("%v %+v %#v", db, db, db); strings.Contains(printed, c.password) {
-					t.Errorf("it prints as %s", printed)
-				}
+				printed := fmt.Sprintf("%v %+v %#v", db, db, db)
+				should.Hold(t, !strings.Contains(printed, c.password), "it prints as %s", printed)
 				_, _, err = sqltest.Read(t.Context(), db, "SELECT 1")
 			}
 			f := faultOf(t, err)
-			if f.Code != fault.SQLFailed || !strings.Contains(f.Message, c.message) {
-				t.Errorf("the error is %v, want %q in it", err, c.message)
-			}
+			should.Hold(t, f.Code == fault.SQLFailed && strings.Contains(f.Message, c.message),
+				"the error is %v, want %q in it", err, c.message)
 			for _, told := range []string{"reader", "127.0.0.1", "no-such-host"} {
-				if strings.Contains(f.Message+f.Hint, told) {
-					t.Errorf("%q is in %q", told, f.Message)
-				}
+				should.Hold(t, !strings.Contains(f.Message+f.Hint, told), "%q is in %q", told, f.Message)
 			}
 			for e := err; e != nil; e = errors.Unwrap(e) {
 				for _, part := range []string{fmt.Sprintf("%+v", e), e.Error(), fmt.Sprint(f.Hint, f.Fields)} {
 					for _, form := range []string{c.password, "s3cret", "s3cret%2Fp%40ss%3Bword"} {
-						if strings.Contains(part, form) {
-							t.Errorf("%q is in %q", form, part)
-						}
+						should.Hold(t, !strings.Contains(part, form), "%q is in %q", form, part)
 					}
 				}
 			}
@@ -593,7 +500,7 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 		"a strange error lets it pass":       {testmssql.Reply{Error: &testmssql.Error{Number: 999, Class: 16}}, "int", "", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, err := testmssql.Start(func(r testmssql.Request) testmssql.Reply {
+			server := must.Get(testmssql.Start(func(r testmssql.Request) testmssql.Reply {
 				switch {
 				case isSetup(r):
 					return testmssql.Reply{}
@@ -601,8 +508,7 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 					return c.reply
 				}
 				return one
-			})
-			must.OK(t, err)
+			}))(t)
 			t.Cleanup(server.Stop)
 			db := open(t, server.DSN(), limits)
 			for range 3 {
@@ -618,16 +524,13 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 			for _, r := range server.Requests() {
 				if isDescription(r) {
 					asked++
-					if r.Params[0].Value != "SELECT @p1 AS a" || r.Params[1].Value != "@p1 nvarchar(1)" || r.Transaction != 0 {
-						t.Errorf("asked %+v", r)
-					}
+					should.Hold(t, r.Params[0].Value == "SELECT @p1 AS a" && r.Params[1].Value == "@p1 nvarchar(1)" && r.Transaction == 0,
+						"asked %+v", r)
 				} else if c.code != "" && !isSetup(r) {
 					t.Errorf("sent %+v", r)
 				}
 			}
-			if asked != c.asked {
-				t.Errorf("asked %d times, want %d", asked, c.asked)
-			}
+			should.Hold(t, asked == c.asked, "asked %d times, want %d", asked, c.asked)
 		})
 	}
 }
@@ -659,19 +562,15 @@ func TestEntraIsAskedForATokenOfTheServer(t *testing.T) {
 	t.Setenv("IDENTITY_ENDPOINT", identity.URL)
 	t.Setenv("IDENTITY_HEADER", "x")
 	dsn += ";certificate=" + file + ";Authentication=ActiveDirectoryMsi"
-	if _, _, err := sqltest.Read(t.Context(), open(t, dsn, limits), "SELECT 1"); err != nil {
-		t.Fatal(err)
-	}
+	sqltest.Runs(t, open(t, dsn, limits), "SELECT 1")
 	if l := server.Logins()[0]; l.User != "" || l.Password != "" || l.Token != testmssql.Token || l.App != appName || !l.ReadOnly {
 		t.Errorf("the login is %+v", l)
 	}
-	if resource := <-asked; resource+"/" != testmssql.Resource && resource != testmssql.Resource {
-		t.Errorf("asked for a token of %s", resource)
-	}
+	resource := <-asked
+	should.Hold(t, resource+"/" == testmssql.Resource || resource == testmssql.Resource, "asked for a token of %s", resource)
 	_, _, err := sqltest.Read(t.Context(), open(t, dsn+";Uid=nobody", limits), "SELECT 1")
-	if f := faultOf(t, err); !strings.Contains(f.Message, "Entra ID gave no token") || !strings.Contains(f.Hint, "az login") {
-		t.Errorf("%v (%s)", f, f.Hint)
-	}
+	f := faultOf(t, err)
+	should.Hold(t, strings.Contains(f.Message, "Entra ID gave no token") && strings.Contains(f.Hint, "az login"), "%v (%s)", f, f.Hint)
 }
 
 func TestTheServerMustProveWhoItIs(t *testing.T) {
@@ -685,30 +584,26 @@ func TestTheServerMustProveWhoItIs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := sqltest.Read(t.Context(), open(t, dsn+c.setting, limits), "SELECT 1")
-			if n := len(server.Logins()); (n > 0) != (c.want == "") {
-				t.Errorf("%d logins", n)
-			}
+			n := len(server.Logins())
+			should.Hold(t, (n > 0) == (c.want == ""), "%d logins", n)
 			if c.want != "" && !strings.Contains(faultOf(t, err).Hint, "Encrypt=no (Optional, False)") {
 				t.Errorf("the hint is %q", faultOf(t, err).Hint)
 			}
-			if c.want == "" && err != nil || c.want != "" && !strings.Contains(fmt.Sprint(err), c.want) {
-				t.Errorf("the error is %v, want %q", err, c.want)
-			}
+			should.Hold(t, (c.want != "" || err == nil) && (c.want == "" || strings.Contains(fmt.Sprint(err), c.want)),
+				"the error is %v, want %q", err, c.want)
 		})
 	}
 	db := open(t, dsn+";certificate="+file, limits)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
-				t.Error(err)
-			}
+			_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
+			should.OK(t, err)
 		})
 	}
 	wg.Wait()
 	for _, l := range server.Logins() {
-		if l.Token != testmssql.Token && l.Password != testmssql.Password || l.App != appName || !l.ReadOnly {
-			t.Errorf("logged in as %+v", l)
-		}
+		should.Hold(t, (l.Token == testmssql.Token || l.Password == testmssql.Password) && l.App == appName && l.ReadOnly,
+			"logged in as %+v", l)
 	}
 }

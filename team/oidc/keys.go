@@ -1,4 +1,4 @@
-// The keys of an issuer: read, found by their id, fetched again within a rate.
+// An issuer's keys: read, found by their id, fetched again within a rate.
 
 package oidc
 
@@ -11,10 +11,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
@@ -55,7 +57,7 @@ func algorithmNames() (names []string) {
 // errNoKey reports that a token names a key unknown to its issuer.
 var errNoKey = errors.New("the token is not signed with a key that its issuer has")
 
-// keySet holds the keys of an issuer as last fetched. It is an oidc.KeySet. The library's own asks the issuer for every token of an unknown
+// keySet holds an issuer's keys as last fetched. It is an oidc.KeySet. The library's own asks the issuer for every token of an unknown
 // key, and never forgets one.
 type keySet struct {
 	issuer string
@@ -71,14 +73,11 @@ type keySet struct {
 }
 
 func newKeySet(issuer string, now func() time.Time, log *slog.Logger) *keySet {
-	return &keySet{issuer: issuer, client: NewClient(), now: now, log: log, rate: rate.NewLimiter(rate.Every(againTime), 1+mostAtOnce)}
+	return &keySet{issuer: issuer, client: newClient(), now: now, log: log, rate: rate.NewLimiter(rate.Every(againTime), 1+mostAtOnce)}
 }
 
-// passingKey finds a *bool in a context: the issuer could not be asked for its present keys. The library keeps no error's kind.
-type passingKey struct{}
-
 // VerifySignature implements oidc.KeySet.
-func (s *keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+func (s *keySet) VerifySignature(_ context.Context, token string) ([]byte, error) {
 	signed, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {
 		return nil, err
@@ -95,9 +94,6 @@ func (s *keySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	keys := s.current()
 	if content := verify(signed, keys); content != nil {
 		return content, nil
-	}
-	if passing, is := ctx.Value(passingKey{}).(*bool); is {
-		*passing = err != nil
 	}
 	if keys == nil {
 		return nil, fmt.Errorf("the issuer's keys are not known: %w", err)
@@ -153,14 +149,20 @@ func (s *keySet) refresh() (any, error) {
 
 // fetch asks the issuer for the address of its keys, and then for the keys.
 func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
-	found, err := Discover(ctx, s.client, s.issuer)
-	if err == nil {
-		err = CheckEndpoint("keys", found.Keys)
-	}
+	found, err := oidc.NewProvider(oidc.ClientContext(ctx, s.client), s.issuer)
 	if err != nil {
+		return nil, shortened(err)
+	}
+	var at struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := found.Claims(&at); err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, found.Keys, nil)
+	if u, err := url.Parse(at.Keys); err != nil || u.Host == "" || !IsSafe(u) {
+		return nil, fmt.Errorf("the issuer has its keys at %q, which is not an https address", text.Shorten(at.Keys, 200))
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.Keys, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -170,16 +172,16 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %s", found.Keys, text.Shorten(answer.Status, 80))
+		return nil, fmt.Errorf("%s answered %s", at.Keys, text.Shorten(answer.Status, 80))
 	}
 	content, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", found.Keys, err)
+		return nil, fmt.Errorf("%s: %w", at.Keys, err)
 	}
 	return parseKeys(content)
 }
 
-// parseKeys reads a set of keys. It leaves out keys of another use or of an unknown kind.
+// parseKeys reads a key set. It leaves out keys for another use and unknown kinds.
 func parseKeys(content []byte) (keys []jose.JSONWebKey, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

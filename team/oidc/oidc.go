@@ -1,10 +1,10 @@
-// Package oidc finds a principal by a token that an issuer of OpenID Connect signed.
+// Package oidc finds a principal by a token that an OpenID Connect issuer signed.
 //
-// Start with New. A Verifier asks the issuer for nothing until the first token comes, so that a server starts without it.
+// Start with New. A Verifier does not ask the issuer until the first token comes, so that a server starts without it.
 //
 // What it promises:
 //
-//   - A token is good only if a key of the issuer's signed it by an algorithm for such keys, and if it names the issuer, one of the
+//   - A token is good only if the issuer's key signed it by an algorithm for such keys, and if it names the issuer, one of the
 //     audiences and a time that is not over. Keys that a token brings or points to are ignored.
 //   - Whatever tokens come, the issuer is asked no more than about twice a minute.
 //   - The issuer's answers are bounded in length and time.
@@ -47,7 +47,7 @@ const (
 const (
 	// fetchTime is the time that the issuer gets to answer.
 	fetchTime = 10 * time.Second
-	// leeway is the allowed difference between the clocks of the issuer and of this machine.
+	// leeway is the allowed difference between the issuer's clock and this machine's.
 	leeway = 30 * time.Second
 )
 
@@ -64,7 +64,7 @@ type Options struct {
 	Logger      *slog.Logger
 }
 
-// Verifier checks tokens of an issuer. Its methods are safe for several goroutines.
+// Verifier checks an issuer's tokens. Its methods are safe for several goroutines.
 type Verifier struct {
 	opts   Options
 	now    func() time.Time
@@ -72,7 +72,7 @@ type Verifier struct {
 	tokens *oidc.IDTokenVerifier
 }
 
-// New returns a verifier, and asks nobody yet. The issuer passed CheckIssuer.
+// New returns a verifier, and sends no request yet. The issuer passed CheckIssuer.
 func New(o Options) *Verifier {
 	o.Claim, o.GroupsClaim = cmp.Or(o.Claim, DefaultClaim), cmp.Or(o.GroupsClaim, DefaultGroupsClaim)
 	v := &Verifier{opts: o, now: time.Now}
@@ -83,9 +83,9 @@ func New(o Options) *Verifier {
 	return v
 }
 
-// NewClient returns the client for requests to an issuer: it follows no redirect, waits ten seconds, bounds answers, and asks no proxy of
+// newClient returns the client for requests to an issuer: it follows no redirect, waits ten seconds, bounds answers, and asks no proxy of
 // the environment.
-func NewClient() *http.Client {
+func newClient() *http.Client {
 	return &http.Client{
 		Transport:     bounded{&http.Transport{DialContext: (&net.Dialer{Timeout: fetchTime}).DialContext, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -105,7 +105,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// CheckIssuer refuses an unsafe address of an issuer: an answer that somebody on the way can change is worth nothing.
+// CheckIssuer refuses an unsafe address of an issuer: an answer that others on the way can change is worthless.
 func CheckIssuer(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
@@ -138,51 +138,31 @@ func (v *Verifier) Authenticate(r *http.Request) (principal.Principal, error) {
 	return v.Verify(r.Context(), given)
 }
 
-// Verify returns the principal of a token. It may wait for the issuer.
-func (v *Verifier) Verify(ctx context.Context, token string) (principal.Principal, error) {
-	p, _, _, err := v.VerifyID(ctx, token)
-	return p, err
-}
-
-// VerifyID is Verify for the token of a sign-in. It also returns the token's end and its nonce, which differs if somebody else began the
-// sign-in.
-func (v *Verifier) VerifyID(ctx context.Context, token string) (p principal.Principal, nonce string, until time.Time, err error) {
+// Verify returns a token's principal. It may wait for the issuer.
+func (v *Verifier) Verify(ctx context.Context, token string) (p principal.Principal, err error) {
 	if len(token) > maxTokenBytes {
-		return p, "", until, fmt.Errorf("the token has %d bytes, and may have %d", len(token), maxTokenBytes)
+		return p, fmt.Errorf("the token has %d bytes, and may have %d", len(token), maxTokenBytes)
 	}
-	passing := false
-	good, err := v.tokens.Verify(context.WithValue(ctx, passingKey{}, &passing), token)
-	switch err = shortened(err); {
-	case passing:
-		return p, "", until, fmt.Errorf("%w: %w", ErrKeys, err)
-	case err != nil:
-		return p, "", until, err
+	good, err := v.tokens.Verify(ctx, token)
+	if err != nil {
+		return p, shortened(err)
 	}
 	var claims map[string]any
 	if err := good.Claims(&claims); err != nil {
-		return p, "", until, err // not reached: they were read before
+		return p, err // not reached: they were read before
 	}
 	begins, _ := claims["nbf"].(float64) // the library lets clocks differ by minutes
 	switch {
 	case time.Unix(int64(begins), 0).After(v.now().Add(leeway)):
-		return p, "", until, errors.New("the token is not good yet")
+		return p, errors.New("the token is not good yet")
 	case !slices.ContainsFunc(good.Audience, func(a string) bool { return slices.Contains(v.opts.Audiences, a) }):
-		return p, "", until, fmt.Errorf("the token is for %s, and not for --oidc-audience", text.Shorten(strings.Join(good.Audience, ", "), 80))
+		return p, fmt.Errorf("the token is for %s, and not for --oidc-audience", text.Shorten(strings.Join(good.Audience, ", "), 80))
 	}
-	p, err = v.principal(claims)
-	return p, good.Nonce, good.Expiry, err
+	return v.principal(claims)
 }
-
-// ErrKeys is the error where the issuer could not be asked for its keys: a token may be good all the same.
-var ErrKeys = errors.New("the issuer cannot be asked")
 
 // shortened returns an error cut to maxErrorChars.
-func shortened(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.New(text.Shorten(err.Error(), maxErrorChars))
-}
+func shortened(err error) error { return errors.New(text.Shorten(err.Error(), maxErrorChars)) }
 
 // principal returns the principal that a token names.
 func (v *Verifier) principal(claims map[string]any) (principal.Principal, error) {
@@ -203,7 +183,7 @@ func (v *Verifier) principal(claims map[string]any) (principal.Principal, error)
 	return principal.Principal{Name: name, Groups: groups, Source: "oidc"}, nil
 }
 
-// claim returns the value of a claim, possibly within objects.
+// claim returns a claim's value, possibly within objects.
 func claim(claims map[string]any, name string) any {
 	if value, has := claims[name]; has {
 		return value
@@ -248,30 +228,4 @@ func groupsOf(value any) ([]string, error) {
 func (v *Verifier) Check(ctx context.Context) (int, error) {
 	keys, err := v.keys.fetch(ctx)
 	return len(keys), err
-}
-
-// Discovery is an issuer's description of itself.
-type Discovery struct {
-	Keys      string   `json:"jwks_uri"`
-	Authorize string   `json:"authorization_endpoint"`
-	Token     string   `json:"token_endpoint"`
-	Methods   []string `json:"token_endpoint_auth_methods_supported"`
-}
-
-// Discover asks an issuer for its description. Pass its addresses to CheckEndpoint before use.
-func Discover(ctx context.Context, client *http.Client, issuer string) (found Discovery, err error) {
-	p, err := oidc.NewProvider(oidc.ClientContext(ctx, client), issuer)
-	if err != nil {
-		return found, shortened(err)
-	}
-	return found, p.Claims(&found)
-}
-
-// CheckEndpoint refuses an issuer's address with a scheme that CheckIssuer would refuse; what names its purpose.
-func CheckEndpoint(what, address string) error {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || !IsSafe(u) {
-		return fmt.Errorf("the issuer has its %s at %q, which is not an https address", what, text.Shorten(address, 200))
-	}
-	return nil
 }

@@ -139,8 +139,7 @@ func sign(t testing.TB, method jwt.SigningMethod, key any, header map[string]any
 	token := jwt.NewWithClaims(method, claims)
 	maps.Copy(token.Header, header)
 	maps.DeleteFunc(token.Header, func(_ string, value any) bool { return value == nil })
-	text, err := token.SignedString(key)
-	must.OK(t, err)
+	text := must.Get(token.SignedString(key))(t)
 	return text
 }
 
@@ -186,9 +185,8 @@ func TestWhatIsNoTokenOfAnIssuer(t *testing.T) {
 		"none": nil, "another token": {"Bearer csm_abcdefghijklmnop"}, "two parts": {"Bearer eyJhbGciOiJub25lIn0.e30"}, "two headers": {good, good},
 		"another scheme": {strings.Replace(good, "Bearer", "Basic", 1)},
 	} {
-		if p, err := v.Authenticate(request(header...)); !errors.Is(err, principal.ErrNone) || p.Name != "" {
-			t.Errorf("%s: %+v, %v", name, p, err)
-		}
+		p, err := v.Authenticate(request(header...))
+		should.Hold(t, errors.Is(err, principal.ErrNone) && p.Name == "", "%s: %+v, %v", name, p, err)
 	}
 	should.Equal(t, i.asked.Load(), 0, "the issuer was asked")
 }
@@ -277,9 +275,8 @@ func TestForgedTokensAreRefused(t *testing.T) {
 		t.Errorf("the good one: %+v, %v", p, err)
 	}
 	should.Equal(t, evil.asked.Load(), 0, "what tokens point to was asked")
-	if n := i.asked.Load(); n > 1+mostAtOnce {
-		t.Errorf("the issuer was asked %d times", n)
-	}
+	n := i.asked.Load()
+	should.Hold(t, n <= 1+mostAtOnce, "the issuer was asked %d times", n)
 }
 
 func TestClocksMayDiffer(t *testing.T) {
@@ -315,49 +312,27 @@ func TestTheClaimThatNamesAPrincipal(t *testing.T) {
 	} {
 		v, c := verifier(i, func(o *Options) { o.Claim, o.GroupsClaim = test.claim, test.groups })
 		p, err := v.Authenticate(request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, test.claims))))
-		if p.Name != test.want || (err == nil) != (test.want != "") || !slices.Equal(p.Groups, test.in) {
-			t.Errorf("%s of %v: %+v, %v", test.claim, test.claims, p, err)
-		}
-	}
-}
-
-func TestASignInHasItsNonce(t *testing.T) {
-	i := newIssuer(t, publicJWK("ec", &ecKey.PublicKey))
-	v, c := verifier(i)
-	for want, change := range map[string]map[string]any{"n-1": {"nonce": "n-1"}, "": {"nonce": nil}} {
-		p, nonce, until, err := v.VerifyID(t.Context(), sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, change)))
-		if err != nil || p.Name != "alice" || nonce != want || until.IsZero() {
-			t.Errorf("%+v, %q, %v, %v", p, nonce, until, err)
-		}
-	}
-	forged := sign(t, jwt.SigningMethodES256, strangersKey, kid("ec"), i.claims(c, nil))
-	if p, _, _, err := v.VerifyID(t.Context(), forged); err == nil || p.Name != "" {
-		t.Errorf("%+v, %v", p, err)
+		should.Hold(t, p.Name == test.want && (err == nil) == (test.want != "") && slices.Equal(p.Groups, test.in),
+			"%s of %v: %+v, %v", test.claim, test.claims, p, err)
 	}
 }
 
 func TestWithoutAnAudienceNobodyIsLetIn(t *testing.T) {
 	i := newIssuer(t, publicJWK("ec", &ecKey.PublicKey))
 	v, c := verifier(i, func(o *Options) { o.Audiences = nil })
-	if p, err := v.Authenticate(request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, nil)))); err == nil {
-		t.Errorf("got %+v", p)
-	}
+	p, err := v.Authenticate(request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, nil))))
+	should.Hold(t, err != nil, "got %+v", p)
 }
 
 func TestATokenEndsInTime(t *testing.T) {
 	i := newIssuer(t, publicJWK("ec", &ecKey.PublicKey))
 	v, c := verifier(i)
 	r := request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, map[string]any{"exp": c.claim(10 * time.Minute)})))
-	p, err := v.Authenticate(r)
-	must.OK(t, err)
+	p := must.Get(v.Authenticate(r))(t)
 	c.forward(9 * time.Minute)
-	if !principal.Still(v, r, p) {
-		t.Error("it is over before its time")
-	}
+	should.Hold(t, principal.Still(v, r, p), "it is over before its time")
 	c.forward(time.Minute + leeway + time.Second)
-	if principal.Still(v, r, p) {
-		t.Error("it is not over")
-	}
+	should.Hold(t, !principal.Still(v, r, p), "it is not over")
 }
 
 func TestANewKeyIsFetchedAndOneTakenAwayIsForgotten(t *testing.T) {
@@ -382,9 +357,8 @@ func TestAKeyTakenAwayIsForgottenThoughNobodyBringsANewOne(t *testing.T) {
 	c.forward(freshTime + time.Second)
 	_, _ = v.Authenticate(old) // which has them fetched
 	v.settle()
-	if p, err := v.Authenticate(old); err == nil || !strings.Contains(err.Error(), errNoKey.Error()) {
-		t.Errorf("%+v, %v", p, err)
-	}
+	p, err := v.Authenticate(old)
+	should.Hold(t, err != nil && strings.Contains(err.Error(), errNoKey.Error()), "%+v, %v", p, err)
 }
 
 // settle waits for what is being fetched.
@@ -400,9 +374,8 @@ func TestKeysOfAnIssuerThatIsGoneAreUsedForAWhile(t *testing.T) {
 	should.OK(t, should.ErrOf(v.Authenticate(r)), "within the time")
 	v.settle()
 	c.forward(2 * time.Minute)
-	if p, err := v.Authenticate(r); err == nil {
-		t.Errorf("after it: %+v", p)
-	}
+	p, err := v.Authenticate(r)
+	should.Hold(t, err != nil, "after it: %+v", p)
 }
 
 func TestUnknownKeysDoNotHammerTheIssuer(t *testing.T) {
@@ -414,9 +387,8 @@ func TestUnknownKeysDoNotHammerTheIssuer(t *testing.T) {
 			wait.Go(func() {
 				for m := range 25 {
 					token := sign(t, jwt.SigningMethodES256, strangersKey, kid(fmt.Sprint("forged", n, m)), i.claims(c, nil))
-					if p, err := v.Authenticate(request("Bearer " + token)); err == nil {
-						t.Errorf("got %+v", p)
-					}
+					p, err := v.Authenticate(request("Bearer " + token))
+					should.Hold(t, err != nil, "got %+v", p)
 				}
 			})
 		}
@@ -426,9 +398,7 @@ func TestUnknownKeysDoNotHammerTheIssuer(t *testing.T) {
 	should.Equal(t, i.asked.Load(), 1+mostAtOnce, "the issuer was asked")
 	c.forward(againTime)
 	flood()
-	if n := i.asked.Load(); n != 2+mostAtOnce {
-		t.Errorf("the issuer was asked %d times in all", n)
-	}
+	should.Equal(t, i.asked.Load(), 2+mostAtOnce, "the issuer was asked")
 	should.OK(t, should.ErrOf(v.Authenticate(request("Bearer "+sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, nil))))), "the good one")
 }
 
@@ -442,14 +412,12 @@ func TestAnIssuerThatIsNotThereIsAskedSeldom(t *testing.T) {
 	v, c := verifier(i)
 	r := request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, nil)))
 	for range 600 { // ten minutes of requests each second
-		if p, err := v.Authenticate(r); err == nil {
-			t.Fatalf("got %+v", p)
-		}
+		p, err := v.Authenticate(r)
+		must.Hold(t, err != nil, "got %+v", p)
 		c.forward(time.Second)
 	}
-	if n := asked.Load(); n < 20 || n > 1+mostAtOnce+20 {
-		t.Errorf("it was asked %d times", n)
-	}
+	n := asked.Load()
+	should.Hold(t, n >= 20 && n <= 1+mostAtOnce+20, "it was asked %d times", n)
 	i.set(nil, i.keys...)
 	c.forward(againTime)
 	should.OK(t, should.ErrOf(v.Authenticate(r)), "it is back")
@@ -497,17 +465,15 @@ func TestWhatAnIssuerMayNotAnswer(t *testing.T) {
 		i := newIssuer(t)
 		i.set(does(i), elsewhere.keys...)
 		v, c := verifier(i)
-		if p, err := v.Authenticate(request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, nil)))); err == nil {
-			t.Errorf("%s: %+v", name, p)
-		}
+		p, err := v.Authenticate(request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, nil))))
+		should.Hold(t, err != nil, "%s: %+v", name, p)
 		if _, err := v.Check(t.Context()); err == nil {
 			t.Errorf("%s: it is checked", name)
 		}
 	}
 	v, _ := verifier(elsewhere)
-	if n, err := v.Check(t.Context()); n != 1 || err != nil {
-		t.Errorf("a good one: %d, %v", n, err)
-	}
+	n, err := v.Check(t.Context())
+	should.Hold(t, n == 1 && err == nil, "a good one: %d, %v", n, err)
 }
 
 func TestKeysThatNothingIsCheckedWith(t *testing.T) {
@@ -528,11 +494,9 @@ func TestKeysThatNothingIsCheckedWith(t *testing.T) {
 		"a secret":         {"kty": "oct", "kid": "x", "k": "c2VjcmV0", "alg": "HS256"},
 		"an id of its own": with(ec, "kid", 7),
 	} {
-		text, err := json.Marshal(map[string]any{"keys": []any{k}})
-		must.OK(t, err)
-		if keys, err := parseKeys(text); err == nil {
-			t.Errorf("%s: %+v", name, keys)
-		}
+		text := must.Get(json.Marshal(map[string]any{"keys": []any{k}}))(t)
+		keys, err := parseKeys(text)
+		should.Hold(t, err != nil, "%s: %+v", name, keys)
 	}
 }
 
@@ -543,9 +507,8 @@ func TestAddressesOfIssuers(t *testing.T) {
 		"http://login.example.com": false, "http://10.0.0.5": false, "http://localhost.evil.com": false, "login.example.com": false, "": false,
 		"https://user:pass@login.example.com": false, "https://login.example.com?x=1": false, "https://login.example.com#x": false, "ftp://localhost": false, "https://": false,
 	} {
-		if err := CheckIssuer(address); (err == nil) != good {
-			t.Errorf("%q: %v", address, err)
-		}
+		err := CheckIssuer(address)
+		should.Hold(t, (err == nil) == good, "%q: %v", address, err)
 	}
 }
 
@@ -556,17 +519,15 @@ func FuzzVerify(f *testing.F) {
 	f.Add(good)
 	f.Add(encode([]byte(`{"alg":"none"}`)) + ".e30.")
 	f.Fuzz(func(t *testing.T, token string) {
-		if p, err := v.Verify(t.Context(), token); err == nil && !strings.HasPrefix(token, good[:len(good)-1]) {
-			t.Errorf("%q is %+v", token, p)
-		}
+		p, err := v.Verify(t.Context(), token)
+		should.Hold(t, err != nil || strings.HasPrefix(token, good[:len(good)-1]), "%q is %+v", token, p)
 	})
 }
 
 // Neither a proxy of the environment nor another address sees what an issuer is asked.
 func TestClientsAskTheIssuerItself(t *testing.T) {
 	t.Parallel()
-	c := NewClient()
-	if transport, is := c.Transport.(bounded); !is || transport.Proxy != nil || c.CheckRedirect(nil, nil) == nil || c.Timeout != fetchTime {
-		t.Errorf("%+v", c)
-	}
+	c := newClient()
+	transport, is := c.Transport.(bounded)
+	should.Hold(t, is && transport.Proxy == nil && c.CheckRedirect(nil, nil) != nil && c.Timeout == fetchTime, "%+v", c)
 }

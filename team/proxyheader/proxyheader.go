@@ -1,7 +1,7 @@
 // Package proxyheader finds a principal by a header that a proxy, or a client of many people such as a chat's server, sets.
 //
-// Anybody can send a header, so it counts only in a request that shows where it comes from: by the address of its connection, by a secret,
-// or by both where both are set. Other headers that tell of addresses are not looked at.
+// Anybody can send a header, so it counts only in a request that shows where it comes from: by its connection's address, by a secret,
+// or by both where both are set. Other headers that name addresses are not looked at.
 package proxyheader
 
 import (
@@ -27,7 +27,7 @@ import (
 // secretHeader is the header in which the secret comes.
 const secretHeader = "X-Sandbox-Proxy-Secret" //nolint:gosec // a name
 
-// DefaultGroupsHeader names the groups of a principal.
+// DefaultGroupsHeader names a principal's groups.
 const DefaultGroupsHeader = "X-Forwarded-Groups"
 
 // Sockets stands, in place of an address, for whoever reaches a Unix socket.
@@ -36,7 +36,7 @@ const Sockets = "unix"
 const (
 	minSecret = 16
 	maxGroups = 500
-	// tellEvery is the interval of log lines about ignored headers.
+	// tellEvery is the interval between log lines about ignored headers.
 	tellEvery = time.Minute
 )
 
@@ -136,7 +136,7 @@ func New(o Options) (*Authenticator, error) {
 	return a, nil
 }
 
-// Authenticate implements principal.Authenticator. A header of somebody who may not set it names nobody, and is principal.ErrUnproven.
+// Authenticate implements principal.Authenticator. An unproven header is principal.ErrUnproven.
 func (a *Authenticator) Authenticate(r *http.Request) (principal.Principal, error) {
 	at := slices.IndexFunc(a.opts.Headers, func(name string) bool { return len(r.Header.Values(name)) > 0 })
 	if at < 0 {
@@ -164,7 +164,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (principal.Principal, erro
 	return principal.Principal{Name: name, Groups: groups, Source: "header"}, nil
 }
 
-// single returns the value of a header that is there once at most: of two, one may be the client's own.
+// single returns a header's value, if it is there once at most: a second one may be the client's own.
 func single(r *http.Request, name string) (string, error) {
 	if values := r.Header.Values(name); len(values) > 1 {
 		return "", fmt.Errorf("the header %s is there twice", name)
@@ -211,7 +211,7 @@ func (a *Authenticator) refuses(r *http.Request) string {
 	return ""
 }
 
-// isProxy reports whether the connection of a request is a proxy's. A connection from this machine to an address of its own is not, but for
+// isProxy reports whether a request's connection is a proxy's. A connection from this machine to its own address is not, but for
 // those of loopback: code in a sandbox that may reach a network makes its connections from here.
 func (a *Authenticator) isProxy(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)

@@ -30,8 +30,7 @@ func authenticator(t testing.TB, o Options) *Authenticator {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	a, err := New(o)
-	must.OK(t, err)
+	a := must.Get(New(o))(t)
 	return a
 }
 
@@ -132,9 +131,8 @@ func TestWhatTheHeadersSay(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 	}
-	if p, err := authenticator(t, o).Authenticate(request("10.0.0.7:1", "", "X-Forwarded-User", "alice")); !errors.Is(err, principal.ErrNone) {
-		t.Errorf("a header that was not named: %+v, %v", p, err)
-	}
+	p, err := authenticator(t, o).Authenticate(request("10.0.0.7:1", "", "X-Forwarded-User", "alice"))
+	should.Hold(t, errors.Is(err, principal.ErrNone), "a header that was not named: %+v, %v", p, err)
 }
 
 // Over real connections, whose addresses the server of net/http tells.
@@ -155,16 +153,14 @@ func TestConnections(t *testing.T) {
 		}}}
 		r, _ := http.NewRequest(http.MethodGet, "http://localhost/", nil)
 		r.Header.Set("X-Forwarded-User", "alice")
-		answer, err := client.Do(r)
-		must.OK(t, err)
+		answer := must.Get(client.Do(r))(t)
 		defer answer.Body.Close()
 		var text bytes.Buffer
 		_, _ = text.ReadFrom(answer.Body)
 		return text.String()
 	}
 	listen := func(network, address string) net.Listener {
-		l, err := net.Listen(network, address)
-		must.OK(t, err)
+		l := must.Get(net.Listen(network, address))(t)
 		return l
 	}
 	for proxy, want := range map[string]string{"127.0.0.1": "alice", "unix": ""} {
@@ -193,9 +189,8 @@ func TestTheLogTellsOnceInAWhile(t *testing.T) {
 	}
 	now = now.Add(tellEvery)
 	_, _ = a.Authenticate(request("10.0.0.9:1", "", "X-Forwarded-User", "alice"))
-	if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "requests=100") {
-		t.Errorf("the log has %s", log.String())
-	}
+	n := strings.Count(log.String(), "\n")
+	should.Hold(t, n == 2 && strings.Contains(log.String(), "requests=100"), "the log has %s", log.String())
 }
 
 func TestOptionsByWhichAnybodyIsAnybody(t *testing.T) {

@@ -1,7 +1,6 @@
 // Package tokens keeps the tokens that are principals' credentials.
 //
-// Open a Store with the path of its file. Add makes a token and returns its text, which is kept nowhere: the file holds its SHA-256 sum
-// alone.
+// Open a Store with its file's path. Add makes a token and returns its text, which is kept nowhere: the file holds its SHA-256 sum alone.
 // Authenticate finds a request's principal by it. Each server and each command of a user opens its own Store on the same file; a change by
 // one reaches the others at their next request.
 package tokens
@@ -31,7 +30,7 @@ const FileName = "tokens.json"
 // prefix begins each token, so that a leaked one is recognized.
 const prefix = "csm_"
 
-// Bounds of the file's content.
+// Bounds for the file's content.
 const (
 	maxTokens = 10_000
 	maxGroups = 100
@@ -44,7 +43,7 @@ const (
 	troubleEvery = time.Minute
 )
 
-// Errors of requests. Whoever asks is told none of them.
+// Request errors, which no answer has.
 var (
 	errUnknown = errors.New("the token is not known here: it was taken back, or never given")
 	errExpired = errors.New("the token is over")
@@ -58,7 +57,7 @@ type Token struct {
 	ID     string   `json:"id"`
 	Name   string   `json:"name"` // of its principal
 	Groups []string `json:"groups,omitempty"`
-	// Hash is the SHA-256 sum of the text, in hexadecimal.
+	// Hash is the text's SHA-256 sum, in hexadecimal.
 	Hash    string    `json:"hash"`
 	Created time.Time `json:"created"`
 	// Expires is when it is over; zero: never.
@@ -88,7 +87,7 @@ func (c *contents) Check() error {
 	return nil
 }
 
-// Store is the tokens in a file. Its methods may be called by any number of goroutines.
+// Store is the tokens in a file. Its methods may be called by several goroutines.
 type Store struct {
 	path string
 	file *ownfile.File[contents]
@@ -98,30 +97,21 @@ type Store struct {
 	mu      sync.Mutex
 	used    map[string]time.Time // by hash: when it was last written down that a token was used
 	trouble time.Time            // when the log last told of it
-	noting  sync.WaitGroup       // the goroutines that write down the use of tokens
+	noting  sync.WaitGroup       // the goroutines that write down token use
 }
 
-// Open returns the store of a file, which need not be there, and reads nothing yet.
+// Open returns a file's store, which need not be there, and does not read it yet.
 func Open(path string, log *slog.Logger) *Store {
 	return &Store{path: path, file: ownfile.Open[contents](path), log: log, now: time.Now, used: make(map[string]time.Time)}
 }
 
-// Authenticate implements principal.Authenticator for the tokens of the store.
+// Authenticate implements principal.Authenticator for the store's tokens.
 func (s *Store) Authenticate(r *http.Request) (principal.Principal, error) {
-	return s.SignIn(principal.Bearer(r))
-}
-
-// SignIn returns the principal of a token's text. principal.ErrNone: the text is no token in form.
-func (s *Store) SignIn(text string) (principal.Principal, error) {
+	text := principal.Bearer(r)
 	if !strings.HasPrefix(text, prefix) {
 		return principal.Principal{}, principal.ErrNone
 	}
-	return s.Known(hashOf(text))
-}
-
-// Known returns the principal of the token with a SHA-256 sum, in hexadecimal: to check that an earlier one is still good.
-func (s *Store) Known(hash string) (principal.Principal, error) {
-	token, err := s.find(hash)
+	token, err := s.find(hashOf(text))
 	if err != nil {
 		return principal.Principal{}, err
 	}
@@ -133,7 +123,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// find returns the token of a hash. The result must not be changed.
+// find returns a hash's token. The result must not be changed.
 func (s *Store) find(hash string) (*Token, error) {
 	all, err := s.file.Read()
 	s.mu.Lock()
@@ -178,7 +168,7 @@ func (s *Store) noteUse(hash string, when time.Time) {
 }
 
 // Add makes a token for a principal, and returns its text too, which is kept nowhere. lifetime 0: it never expires. Groups are the
-// principal's, whichever of its tokens it shows: given ones count for its other tokens too, and without any it takes those of the others.
+// principal's, whichever of its tokens it shows: given ones count for its other tokens too, and without any it takes theirs.
 func (s *Store) Add(name string, groups []string, lifetime time.Duration) (Token, string, error) {
 	if err := errors.Join(principal.CheckName(name), checkGroups(groups)); err != nil {
 		return Token{}, "", err
@@ -237,7 +227,7 @@ func (s *Store) List() ([]Token, error) {
 	return tokens, nil
 }
 
-// Revoke takes back the token of an id, and all tokens of a name, and returns them. ErrNotFound: there is none.
+// Revoke takes back the token with an id, and all with a name, and returns them. ErrNotFound: there is none.
 func (s *Store) Revoke(which string) ([]Token, error) {
 	var revoked []Token
 	err := s.file.Change(func(all *contents) error {

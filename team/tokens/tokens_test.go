@@ -50,19 +50,14 @@ func TestATokenIsItsPrincipal(t *testing.T) {
 	_, other := add(t, s, "alice", 0)
 	_, bob := add(t, s, "bob@example.com", time.Hour)
 	for text, want := range map[string]string{alice: "alice", other: "alice", bob: "bob@example.com"} {
-		if !strings.HasPrefix(text, prefix) || len(text) < len(prefix)+26 {
-			t.Errorf("the token is %q", text)
-		}
+		should.Hold(t, strings.HasPrefix(text, prefix) && len(text) >= len(prefix)+26, "the token is %q", text)
 		for _, store := range []*Store{s, again(t, s.path)} {
 			p, err := store.Authenticate(request("Bearer " + text))
-			if err != nil || p.Name != want || p.Source != "token" {
-				t.Errorf("%s: %+v, %v", want, p, err)
-			}
+			should.Hold(t, err == nil && p.Name == want && p.Source == "token", "%s: %+v, %v", want, p, err)
 		}
 	}
-	if p, _ := s.Authenticate(request("bearer  " + alice)); !slices.Equal(p.Groups, []string{"staff", "admins"}) {
-		t.Errorf("groups: %q", p.Groups)
-	}
+	p, _ := s.Authenticate(request("bearer  " + alice))
+	should.Hold(t, slices.Equal(p.Groups, []string{"staff", "admins"}), "groups: %q", p.Groups)
 }
 
 // A principal has one set of groups, whichever of its tokens it shows, so that what it may do does not change from one to the next.
@@ -74,9 +69,8 @@ func TestGroupsAreThePrincipals(t *testing.T) {
 	add(t, s, "alice", 0, "admins")
 	_, bob := add(t, s, "bob", 0)
 	for text, want := range map[string][]string{first: {"admins"}, second: {"admins"}, bob: nil} {
-		if p, err := s.Authenticate(request("Bearer " + text)); err != nil || !slices.Equal(p.Groups, want) {
-			t.Errorf("%q, %v, want %q", p.Groups, err, want)
-		}
+		p, err := s.Authenticate(request("Bearer " + text))
+		should.Hold(t, err == nil && slices.Equal(p.Groups, want), "%q, %v, want %q", p.Groups, err, want)
 	}
 }
 
@@ -98,17 +92,15 @@ func TestWhatIsNoTokenOfOurs(t *testing.T) {
 		"one and more":         {[]string{"Bearer " + text + " x"}, errUnknown},
 		"a huge one":           {[]string{"Bearer " + prefix + strings.Repeat("a", 1<<20)}, errUnknown},
 	} {
-		if p, err := s.Authenticate(request(test.header...)); !errors.Is(err, test.want) || p.Name != "" {
-			t.Errorf("%s: %+v, %v", name, p, err)
-		}
+		p, err := s.Authenticate(request(test.header...))
+		should.Hold(t, errors.Is(err, test.want) && p.Name == "", "%s: %+v, %v", name, p, err)
 	}
 }
 
 func TestTheFileHasNoToken(t *testing.T) {
 	s := open(t)
 	_, text := add(t, s, "alice", 0)
-	content, err := os.ReadFile(s.path)
-	must.OK(t, err)
+	content := must.Get(os.ReadFile(s.path))(t)
 	if strings.Contains(string(content), text) || strings.Contains(string(content), text[len(prefix):]) || !strings.Contains(string(content), hashOf(text)) {
 		t.Errorf("the file has %s", content)
 	}
@@ -122,22 +114,14 @@ func TestARevokedTokenIsRefusedAtOnce(t *testing.T) {
 	command := again(t, server.path)
 	keep, kept := add(t, command, "alice", 0)
 	gone, text := add(t, command, "alice", 0)
-	let, err := server.Authenticate(request("Bearer " + text))
-	must.OK(t, err)
+	let := must.Get(server.Authenticate(request("Bearer " + text)))(t)
 	revoked, err := command.Revoke(gone.ID)
-	if err != nil || len(revoked) != 1 || revoked[0].ID != gone.ID {
-		t.Fatalf("%+v, %v", revoked, err)
-	}
+	must.Hold(t, err == nil && len(revoked) == 1 && revoked[0].ID == gone.ID, "%+v, %v", revoked, err)
 	should.Be(t, should.ErrOf(server.Authenticate(request("Bearer "+text))), errUnknown)
-	if principal.Still(server, request("Bearer "+text), let) {
-		t.Error("what it was let in for goes on")
-	}
-	if !principal.Still(server, request("Bearer "+kept), let) {
-		t.Error("the other token of the name is gone as well")
-	}
-	if revoked, err := command.Revoke("alice"); err != nil || len(revoked) != 1 || revoked[0].ID != keep.ID {
-		t.Errorf("%+v, %v", revoked, err)
-	}
+	should.Hold(t, !principal.Still(server, request("Bearer "+text), let), "what it was let in for goes on")
+	should.Hold(t, principal.Still(server, request("Bearer "+kept), let), "the other token of the name is gone as well")
+	revoked, err = command.Revoke("alice")
+	should.Hold(t, err == nil && len(revoked) == 1 && revoked[0].ID == keep.ID, "%+v, %v", revoked, err)
 	should.Be(t, should.ErrOf(server.Authenticate(request("Bearer "+kept))), errUnknown)
 	should.Be(t, should.ErrOf(command.Revoke("alice")), ErrNotFound)
 }
@@ -162,22 +146,17 @@ func TestWhenATokenWasUsedIsWrittenOnceAnHour(t *testing.T) {
 			must.OK(t, should.ErrOf(s.Authenticate(request("Bearer "+text))))
 		}
 		s.Close()
-		tokens, err := s.List()
-		must.OK(t, err)
+		tokens := must.Get(s.List())(t)
 		return tokens[0].LastUsed
 	}
 	first := use()
-	if first.IsZero() || now.Sub(first) > time.Hour {
-		t.Fatalf("used at %v", first)
-	}
+	must.Hold(t, !first.IsZero() && now.Sub(first) <= time.Hour, "used at %v", first)
 	now = now.Add(usedEvery / 2)
-	if again := use(); !again.Equal(first) {
-		t.Errorf("written again at %v", again)
-	}
+	again := use()
+	should.Hold(t, again.Equal(first), "written again at %v", again)
 	now = now.Add(usedEvery)
-	if again := use(); !again.After(first) {
-		t.Errorf("still used at %v", again)
-	}
+	again = use()
+	should.Hold(t, again.After(first), "still used at %v", again)
 }
 
 func TestAddsAndRevokesAtOnceLoseNothing(t *testing.T) {
@@ -205,13 +184,10 @@ func TestAddsAndRevokesAtOnceLoseNothing(t *testing.T) {
 	close(texts)
 	s := again(t, path)
 	tokens, err := s.List()
-	if err != nil || len(tokens) != workers*each {
-		t.Fatalf("%d tokens, %v", len(tokens), err)
-	}
+	must.Hold(t, err == nil && len(tokens) == workers*each, "%d tokens, %v", len(tokens), err)
 	for text := range texts {
-		if p, err := s.Authenticate(request("Bearer " + text)); err != nil || p.Name != "kept" {
-			t.Errorf("%+v, %v", p, err)
-		}
+		p, err := s.Authenticate(request("Bearer " + text))
+		should.Hold(t, err == nil && p.Name == "kept", "%+v, %v", p, err)
 	}
 }
 
@@ -237,15 +213,12 @@ func TestAFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
 		must.OK(t, should.ErrOf(s.Authenticate(request("Bearer "+text))), "%v", name)
 		s.Close() // what is noted would come between
 		must.OK(t, spoil(s.path), "%v", name)
-		if p, err := s.Authenticate(request("Bearer " + text)); err == nil || errors.Is(err, principal.ErrNone) {
-			t.Errorf("%s: %+v, %v", name, p, err)
-		}
-		if _, err := s.List(); err == nil {
-			t.Errorf("%s: it is listed", name)
-		}
-		if _, _, err := s.Add("mallory", nil, 0); err == nil {
-			t.Errorf("%s: it is added to", name)
-		}
+		p, err := s.Authenticate(request("Bearer " + text))
+		should.Hold(t, err != nil && !errors.Is(err, principal.ErrNone), "%s: %+v, %v", name, p, err)
+		_, err = s.List()
+		should.Hold(t, err != nil, "%s: it is listed", name)
+		_, _, err = s.Add("mallory", nil, 0)
+		should.Hold(t, err != nil, "%s: it is added to", name)
 	}
 }
 
@@ -260,23 +233,20 @@ func TestAFolderOfOthersIsNotUsed(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "state")
 	must.OK(t, errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)))
-	if _, _, err := again(t, filepath.Join(dir, FileName)).Add("alice", nil, 0); err == nil {
-		t.Error("a folder that everybody can write to is used")
-	}
+	_, _, err := again(t, filepath.Join(dir, FileName)).Add("alice", nil, 0)
+	should.Hold(t, err != nil, "a folder that everybody can write to is used")
 }
 
 func TestNoFileIsNoToken(t *testing.T) {
 	s := open(t)
-	if tokens, err := s.List(); err != nil || len(tokens) != 0 {
-		t.Errorf("%v, %v", tokens, err)
-	}
+	tokens, err := s.List()
+	should.Hold(t, err == nil && len(tokens) == 0, "%v, %v", tokens, err)
 	should.Be(t, should.ErrOf(s.Authenticate(request("Bearer "+prefix+"x"))), errUnknown)
 	_, text := add(t, s, "alice", 0)
 	should.OK(t, should.ErrOf(s.Authenticate(request("Bearer "+text))))
 	s.Close()
-	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
+	err = os.Remove(s.path)
+	must.Hold(t, err == nil || errors.Is(err, fs.ErrNotExist), "%v", err)
 	should.Be(t, should.ErrOf(s.Authenticate(request("Bearer "+text))), errUnknown)
 }
 
@@ -294,9 +264,8 @@ func TestWhatCannotBeAdded(t *testing.T) {
 		"too many groups": {"alice", slices.Repeat([]string{"g"}, maxGroups+1), 0},
 		"a time before":   {"alice", nil, -time.Second},
 	} {
-		if _, text, err := s.Add(test.name, test.groups, test.lifetime); err == nil || text != "" {
-			t.Errorf("%s: %q, %v", name, text, err)
-		}
+		_, text, err := s.Add(test.name, test.groups, test.lifetime)
+		should.Hold(t, err != nil && text == "", "%s: %q, %v", name, text, err)
 	}
 	should.Be(t, should.ErrOf(os.Stat(s.path)), fs.ErrNotExist, "there is a file")
 }

@@ -53,9 +53,7 @@ func TestTheLowerBoundCounts(t *testing.T) {
 			if asked.Bounds() != want(test.want) || !strings.Contains(note, test.note) || (note == "") != (test.note == "") || len(note) > 300 {
 				t.Errorf("%s, %s: %+v, %q", header, name, asked.Bounds(), note)
 			}
-			if note != "" && !strings.Contains(note, header) {
-				t.Errorf("%s is not named in %q", header, note)
-			}
+			should.Hold(t, note == "" || strings.Contains(note, header), "%s is not named in %q", header, note)
 		}
 	}
 }
@@ -90,16 +88,12 @@ func TestCredentialsNeedPermission(t *testing.T) {
 			if (asked.Database != nil) != test.given || !strings.Contains(note, test.note) || (note == "") != (test.note == "") {
 				t.Errorf("%+v, %q", asked.Database, note)
 			}
-			if got := asked.OwnStore(); got == nil && test.store != (Store{}) || got != nil && *got != test.store {
-				t.Errorf("the store is %+v", got)
-			}
-			if test.given && (asked.Database.DSN != dsn || asked.Database.Password != password || !asked.Database.Foreign) {
-				t.Errorf("%+v", asked.Database)
-			}
+			got := asked.OwnStore()
+			should.Hold(t, (got != nil || test.store == (Store{})) && (got == nil || *got == test.store), "the store is %+v", got)
+			should.Hold(t, !test.given || asked.Database.DSN == dsn && asked.Database.Password == password && asked.Database.Foreign,
+				"%+v", asked.Database)
 			for _, secret := range []string{dsn, password, key} {
-				if strings.Contains(note, secret) {
-					t.Errorf("a credential is in %q", note)
-				}
+				should.Hold(t, !strings.Contains(note, secret), "a credential is in %q", note)
 			}
 		})
 	}
@@ -109,25 +103,21 @@ func TestCredentialsNeedPermission(t *testing.T) {
 func TestBoundsAreToldInTheHeadersUnits(t *testing.T) {
 	for lifetime, want := range map[time.Duration]string{90 * time.Minute: "from 2 to 1.5,", 20 * time.Minute: "from 2 to 0.33,"} {
 		asked := Read(http.Header{"X-Blob-Sas-Expiry-Hours": {"2"}}, Bounds{LinkLifetime: lifetime}, false)
-		if note := asked.Notes(Stores); asked.Bounds().LinkLifetime != 0 || !strings.Contains(note, want) {
-			t.Errorf("%v: %q", lifetime, note)
-		}
+		note := asked.Notes(Stores)
+		should.Hold(t, asked.Bounds().LinkLifetime == 0 && strings.Contains(note, want), "%v: %q", lifetime, note)
 	}
 }
 
 func TestNotesAreSaidWhereTheyMatter(t *testing.T) {
 	h := http.Header{"X-Exec-Timeout": {"no"}, "X-Sql-Max-Inline-Rows": {"no"}}
 	asked := Read(h, server, false)
-	if runs := asked.Notes(Runs, Sessions); !strings.Contains(runs, "X-Exec-Timeout") || strings.Contains(runs, "Rows") {
-		t.Errorf("%q", runs)
-	}
+	runs := asked.Notes(Runs, Sessions)
+	should.Hold(t, strings.Contains(runs, "X-Exec-Timeout") && !strings.Contains(runs, "Rows"), "%q", runs)
 	should.Equal(t, asked.Notes(), "")
 }
 
 func TestRequestsWithoutHeadersAskForNothing(t *testing.T) {
 	asked := Read(http.Header{"Accept": {"*/*"}}, server, true)
-	if asked != nil || asked.OwnStore() != nil || asked.Bounds() != (Bounds{}) || asked.Notes(AllUses...) != "" {
-		t.Errorf("%+v", asked)
-	}
+	should.Hold(t, asked == nil && asked.OwnStore() == nil && asked.Bounds() == (Bounds{}) && asked.Notes(AllUses...) == "", "%+v", asked)
 	should.Equal(t, Of(With(t.Context(), asked)), nil)
 }

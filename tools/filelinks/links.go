@@ -14,6 +14,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
@@ -56,7 +58,7 @@ type Links struct {
 	mu sync.Mutex
 	// grants are the upload links that were not used yet.
 	grants map[mark]*grant
-	turns  map[string]*turn // by session
+	turns  *fair.Places // of transfers
 }
 
 // mark tells a link from others that are for the same: it is a part of the signature. A download's is of the session's
@@ -92,7 +94,7 @@ func New(o Options) *Links {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Links{o: o, now: time.Now, paceTime: paceTime, grants: make(map[mark]*grant), turns: make(map[string]*turn)}
+	return &Links{o: o, now: time.Now, paceTime: paceTime, grants: make(map[mark]*grant), turns: fair.NewFew(math.MaxInt, sessionTransfers)}
 }
 
 // Download returns a link to a file of a session, the default one for an empty id. Empty: there is no such session, or
@@ -193,12 +195,6 @@ func (l *Links) verify(method, session, path, expires, signature string) (m mark
 	}
 	copy(m[:], given)
 	return m, subtle.ConstantTimeCompare([]byte(signature), []byte(l.sign(method, session, path, expires, m))) == 1
-}
-
-// request is the file and method that a link names.
-type request struct {
-	session, path string
-	mark          mark
 }
 
 // parse takes a link's path apart. Nothing is cleaned: there is one way to write the path of a file.

@@ -57,17 +57,10 @@ func serve(t *testing.T) *served {
 	}
 	s := &served{t: t, engine: engine, manager: sandbox.NewManager(config)}
 	t.Cleanup(func() { s.manager.Close(context.Background()) })
-	l, err := Listen("127.0.0.1:0", nil)
-	must.OK(t, err)
+	l := must.Get(Listen("127.0.0.1:0", nil))(t)
 	s.address = l.Addr().String()
 	s.Links = New(Options{Manager: s.manager, BaseURL: l.BaseURL, UploadBytes: put})
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, l, s.Links, 100*time.Millisecond, slog.New(slog.DiscardHandler)) }()
-	t.Cleanup(func() {
-		stop()
-		should.OK(t, <-ended, "it ended with")
-	})
+	t.Cleanup(Serve(l, s.Links, 100*time.Millisecond, slog.New(slog.DiscardHandler)))
 	return s
 }
 
@@ -77,9 +70,7 @@ func (s *served) write(session, path string, content []byte) string {
 	_, _, err := s.manager.Upload(s.t.Context(), sandbox.Upload{SessionID: session, Path: path, Content: bytes.NewReader(content), Overwrite: true})
 	must.OK(s.t, err)
 	link := s.Download(session, path)
-	if link == "" {
-		s.t.Fatalf("there is no link to %q", path)
-	}
+	must.Hold(s.t, link != "", "there is no link to %q", path)
 	return link
 }
 
@@ -89,9 +80,7 @@ func (s *served) folder() string { return s.engine.Folder("csm-host-" + id) }
 func (s *served) grant(session, path string, overwrite bool) string {
 	s.t.Helper()
 	g, err := s.Upload(session, path, overwrite)
-	if err != nil || g.LimitBytes != put || g.Expires.Before(time.Now()) {
-		s.t.Fatalf("got %+v, %v", g, err)
-	}
+	must.Hold(s.t, err == nil && g.LimitBytes == put && !g.Expires.Before(time.Now()), "got %+v, %v", g, err)
 	return g.URL
 }
 
@@ -103,15 +92,13 @@ type answer struct {
 
 func (s *served) do(method, link string, body io.Reader, headers ...string) answer {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, link, body)
-	must.OK(s.t, err)
+	request := must.Get(http.NewRequestWithContext(s.t.Context(), method, link, body))(s.t)
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
 	request.Host = request.Header.Get("Host")
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	response, err := client.Do(request)
-	must.OK(s.t, err)
+	response := must.Get(client.Do(request))(s.t)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	should.OK(s.t, err)
@@ -121,8 +108,7 @@ func (s *served) do(method, link string, body io.Reader, headers ...string) answ
 // raw sends a request as it is, and returns the status of the answer.
 func (s *served) raw(text string) int {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.address)
-	must.OK(s.t, err)
+	conn := must.Get(net.Dial("tcp", s.address))(s.t)
 	_, _ = io.WriteString(conn, text)
 	return statusOf(s.t, conn)
 }
@@ -131,8 +117,7 @@ func (s *served) raw(text string) int {
 func statusOf(t *testing.T, conn net.Conn) int {
 	t.Helper()
 	defer conn.Close()
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	must.OK(t, err)
+	response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	_ = response.Body.Close()
 	return response.StatusCode
 }
@@ -147,9 +132,7 @@ func TestAFileIsServedWholeAndInParts(t *testing.T) {
 	text := []byte("0123456789")
 	link := s.write(id, "output/räport 1%.csv", text)
 	whole := s.do("GET", link, nil)
-	if whole.status != 200 || whole.body != string(text) {
-		t.Fatalf("got %d %q", whole.status, whole.body)
-	}
+	must.Hold(t, whole.status == 200 && whole.body == string(text), "got %d %q", whole.status, whole.body)
 	for name, want := range map[string]string{
 		"Content-Type": "text/csv; charset=utf-8", "Content-Disposition": "inline; filename*=utf-8''r%C3%A4port%201%25.csv",
 		"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
@@ -181,9 +164,8 @@ func TestAFileIsServedWholeAndInParts(t *testing.T) {
 		"a part longer than there": {"GET", []string{"Range", "bytes=8-99999999999"}, 206, "89", "bytes 8-9/10"},
 	} {
 		got := s.do(test.method, link, nil, test.headers...)
-		if got.status != test.status || got.body != test.body || got.header.Get("Content-Range") != test.ranged {
-			t.Errorf("%s: got %d %q %q", name, got.status, got.body, got.header.Get("Content-Range"))
-		}
+		should.Hold(t, got.status == test.status && got.body == test.body && got.header.Get("Content-Range") == test.ranged,
+			"%s: got %d %q %q", name, got.status, got.body, got.header.Get("Content-Range"))
 	}
 }
 
@@ -194,9 +176,7 @@ func TestARequestIsLeftAsItCame(t *testing.T) {
 	r.Header.Set("Range", "bytes=0-1,4-5")
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
-	if w.Body.String() != "0123456789" || r.Header.Get("Range") == "" {
-		t.Errorf("got %q; the header is %v", w.Body, r.Header)
-	}
+	should.Hold(t, w.Body.String() == "0123456789" && r.Header.Get("Range") != "", "got %q; the header is %v", w.Body, r.Header)
 }
 
 func TestWhatIsShownAndWhatIsSaved(t *testing.T) {
@@ -233,9 +213,8 @@ func TestAPageInABrowser(t *testing.T) {
 	s.o.Scripts = true
 	for dest, wanted := range map[string]string{"": policy, "empty": policy, "embed": policy, "iframe": policyFramed} {
 		got := s.do("GET", link, nil, "Sec-Fetch-Dest", dest)
-		if got.status != 200 || got.body != content || got.header.Get("Content-Security-Policy") != wanted {
-			t.Errorf("as %q: got %d %q, %v", dest, got.status, got.body, got.header)
-		}
+		should.Hold(t, got.status == 200 && got.body == content && got.header.Get("Content-Security-Policy") == wanted,
+			"as %q: got %d %q, %v", dest, got.status, got.body, got.header)
 	}
 	whole := s.do("GET", link, nil, "Sec-Fetch-Dest", "document", "Range", "bytes=0-1")
 	title := regexp.MustCompile(`<title>(.*)</title>`).FindStringSubmatch(whole.body)
@@ -250,9 +229,8 @@ func TestAPageInABrowser(t *testing.T) {
 		should.Equal(t, whole.header.Get(name), want, "%s", name)
 	}
 	place, _, _ := strings.Cut(link, "?")
-	if got := s.do("GET", place+html.UnescapeString(framed[1]), nil, "Sec-Fetch-Dest", "iframe"); got.body != content {
-		t.Errorf("the frame has %d %q", got.status, got.body)
-	}
+	got := s.do("GET", place+html.UnescapeString(framed[1]), nil, "Sec-Fetch-Dest", "iframe")
+	should.Hold(t, got.body == content, "the frame has %d %q", got.status, got.body)
 	if got := s.do("HEAD", link, nil, "Sec-Fetch-Dest", "document"); got.status != 200 || got.body != "" || got.header.Get("Content-Security-Policy") != policyFrame {
 		t.Errorf("HEAD: got %d %q", got.status, got.body)
 	}
@@ -318,18 +296,14 @@ func TestLinksThatAreRefused(t *testing.T) {
 		if got.status != test.status || strings.Contains(got.body, "secret") || got.header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: got %d %q", name, got.status, got.body)
 		}
-		if test.status == 404 && got.body != noFile {
-			t.Errorf("%s: the words are %q", name, got.body)
-		}
+		should.Hold(t, test.status != 404 || got.body == noFile, "%s: the words are %q", name, got.body)
 	}
-	if got := s.do("GET", link, nil); got.body != "secret" {
-		t.Errorf("the link itself: %d %q", got.status, got.body)
-	}
+	got := s.do("GET", link, nil)
+	should.Hold(t, got.body == "secret", "the link itself: %d %q", got.status, got.body)
 	ends := s.now().Add(s.o.Lifetime)
 	s.now = func() time.Time { return ends }
-	if got := s.do("GET", link, nil); got.status != 403 || !strings.Contains(got.body, "has expired") {
-		t.Errorf("expired: got %d %q", got.status, got.body)
-	}
+	got = s.do("GET", link, nil)
+	should.Hold(t, got.status == 403 && strings.Contains(got.body, "has expired"), "expired: got %d %q", got.status, got.body)
 }
 
 func TestRequestsThatNoClientSends(t *testing.T) {
@@ -361,18 +335,15 @@ func TestALinkEndsWithItsSession(t *testing.T) {
 	s := serve(t)
 	link, upload := s.write(id, "a.txt", []byte("first")), s.grant(id, "b.txt", false)
 	for _, again := range []bool{false, true} {
-		if _, err := s.manager.CloseSession(t.Context(), id, false); err != nil && !again {
-			t.Fatal(err)
-		}
+		_, err := s.manager.CloseSession(t.Context(), id, false)
+		must.Hold(t, err == nil || again, "%v", err)
 		if again {
 			s.write(id, "a.txt", []byte("second"))
 		}
-		if got := s.do("GET", link, nil); got.status != 404 {
-			t.Errorf("another session of the name %v: got %d %q", again, got.status, got.body)
-		}
-		if got := s.do("PUT", upload, strings.NewReader("x")); got.status != 404 {
-			t.Errorf("an upload, another session of the name %v: got %d %q", again, got.status, got.body)
-		}
+		got := s.do("GET", link, nil)
+		should.Hold(t, got.status == 404, "another session of the name %v: got %d %q", again, got.status, got.body)
+		got = s.do("PUT", upload, strings.NewReader("x"))
+		should.Hold(t, got.status == 404, "an upload, another session of the name %v: got %d %q", again, got.status, got.body)
 	}
 	if s.Download("never", "a.txt") != "" || s.Download("", "a.txt") != "" || s.Download(id, "../a.txt") != "" || (*Links)(nil).Download(id, "a.txt") != "" {
 		t.Error("there is a link to nothing")
@@ -385,27 +356,23 @@ func TestALinkIsNoLongerGoodThanItsSession(t *testing.T) {
 	lease, err := s.manager.Lease("", true) // a named one outlasts its kernels
 	must.OK(t, err)
 	g, err := s.Upload(lease.SessionID, "b.txt", false)
-	if want := lease.Created.Add(24 * time.Hour).Truncate(time.Second); err != nil || !g.Expires.Equal(want) {
-		t.Errorf("it ends %v, and its session %v, %v", g.Expires, want, err)
-	}
+	want := lease.Created.Add(24 * time.Hour).Truncate(time.Second)
+	should.Hold(t, err == nil && g.Expires.Equal(want), "it ends %v, and its session %v, %v", g.Expires, want, err)
 }
 
 func TestAFileThatIsTooLargeOrChanges(t *testing.T) {
 	s := serve(t)
 	link := s.write(id, "a.bin", []byte("x"))
 	must.OK(t, os.Truncate(filepath.Join(s.folder(), "a.bin"), limit+1))
-	if got := s.do("GET", link, nil); got.status != 413 || !strings.HasPrefix(got.body, "artifact_too_large: ") {
-		t.Errorf("got %d %q", got.status, got.body)
-	}
+	got := s.do("GET", link, nil)
+	should.Hold(t, got.status == 413 && strings.HasPrefix(got.body, "artifact_too_large: "), "got %d %q", got.status, got.body)
 	must.OK(t, os.Remove(filepath.Join(s.folder(), "a.bin")))
 	link = s.write(id, "b.bin", make([]byte, 30<<20))
-	response, err := http.Get(link)
-	must.OK(t, err)
+	response := must.Get(http.Get(link))(t)
 	defer response.Body.Close()
 	must.OK(t, os.Truncate(filepath.Join(s.folder(), "b.bin"), 29<<20))
-	if n, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("a file that became shorter came as %d bytes, %v", n, err)
-	}
+	n, err := io.Copy(io.Discard, response.Body)
+	should.Hold(t, errors.Is(err, io.ErrUnexpectedEOF), "a file that became shorter came as %d bytes, %v", n, err)
 }
 
 func TestAnUpload(t *testing.T) {
@@ -414,17 +381,14 @@ func TestAnUpload(t *testing.T) {
 	link := s.grant(id, "input/däta.csv", false)
 	got := s.do("PUT", link, bytes.NewReader(content))
 	var told uploaded
-	if err := json.Unmarshal([]byte(got.body), &told); err != nil || got.status != 201 {
-		t.Fatalf("got %d %s", got.status, got.body)
-	}
+	err := json.Unmarshal([]byte(got.body), &told)
+	must.Hold(t, err == nil && got.status == 201, "got %d %s", got.status, got.body)
 	sum := sha256.Sum256(content)
 	should.Equal(t, told, (uploaded{id, "input/däta.csv", int64(len(content)), hex.EncodeToString(sum[:]), "text/csv"}))
-	if back := s.do("GET", s.Download(id, "input/däta.csv"), nil); back.body != string(content) {
-		t.Errorf("%d bytes came back", len(back.body))
-	}
-	if got := s.do("PUT", link, strings.NewReader("x")); got.status != 403 || !strings.Contains(got.body, "has been used") {
-		t.Errorf("again: %d %s", got.status, got.body)
-	}
+	back := s.do("GET", s.Download(id, "input/däta.csv"), nil)
+	should.Hold(t, back.body == string(content), "%d bytes came back", len(back.body))
+	got = s.do("PUT", link, strings.NewReader("x"))
+	should.Hold(t, got.status == 403 && strings.Contains(got.body, "has been used"), "again: %d %s", got.status, got.body)
 }
 
 // What is refused leaves the link as it was.
@@ -454,21 +418,17 @@ func TestUploadsThatAreRefused(t *testing.T) {
 				body = struct{ io.Reader }{body}
 			}
 			got := s.do("PUT", link, body, test.headers...)
-			if got.status != test.status || !strings.HasPrefix(got.body, string(test.code)+": ") {
-				t.Errorf("%s: got %d %s", name, got.status, got.body)
-			}
+			should.Hold(t, got.status == test.status && strings.HasPrefix(got.body, string(test.code)+": "),
+				"%s: got %d %s", name, got.status, got.body)
 		}
 	}
-	if got := s.do("PUT", s.grant(id, "there.txt", true), strings.NewReader("x")); got.status != 201 {
-		t.Errorf("overwrite: %d %s", got.status, got.body)
-	}
-	if _, err := s.Upload(id, "../a", false); fault.From(err).Code != fault.InvalidPath {
-		t.Errorf("a path that leads out: %v", err)
-	}
+	got := s.do("PUT", s.grant(id, "there.txt", true), strings.NewReader("x"))
+	should.Hold(t, got.status == 201, "overwrite: %d %s", got.status, got.body)
+	_, err := s.Upload(id, "../a", false)
+	should.Hold(t, fault.From(err).Code == fault.InvalidPath, "a path that leads out: %v", err)
 	for _, pattern := range []string{"a", ".uploads/*"} {
-		if left, _ := filepath.Glob(filepath.Join(s.folder(), pattern)); len(left) > 0 {
-			t.Errorf("left: %v", left)
-		}
+		left, _ := filepath.Glob(filepath.Join(s.folder(), pattern))
+		should.Hold(t, len(left) == 0, "left: %v", left)
 	}
 }
 
@@ -476,8 +436,7 @@ func TestAnUploadThatIsCutOffCanBeSentAgain(t *testing.T) {
 	s := serve(t)
 	link := s.grant(id, "a.txt", false)
 	head := fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf", target(link))
-	conn, err := net.Dial("tcp", s.address)
-	must.OK(t, err)
+	conn := must.Get(net.Dial("tcp", s.address))(t)
 	_, _ = io.WriteString(conn, head)
 	must.Soon(s.t, "the link is in use", func() bool {
 		s.mu.Lock()
@@ -487,14 +446,12 @@ func TestAnUploadThatIsCutOffCanBeSentAgain(t *testing.T) {
 		}
 		return false
 	})
-	if got := s.do("PUT", link, strings.NewReader("x")); got.status != http.StatusConflict {
-		t.Errorf("while it is in use: %d %s", got.status, got.body)
-	}
+	got := s.do("PUT", link, strings.NewReader("x"))
+	should.Hold(t, got.status == http.StatusConflict, "while it is in use: %d %s", got.status, got.body)
 	_ = conn.(*net.TCPConn).CloseWrite()
 	should.Equal(t, statusOf(t, conn), http.StatusBadRequest, "cut off")
-	if got := s.do("PUT", link, strings.NewReader("whole")); got.status != 201 {
-		t.Errorf("again: %d %s", got.status, got.body)
-	}
+	got = s.do("PUT", link, strings.NewReader("whole"))
+	should.Hold(t, got.status == 201, "again: %d %s", got.status, got.body)
 }
 
 func TestClientsThatStandStill(t *testing.T) {
@@ -503,43 +460,13 @@ func TestClientsThatStandStill(t *testing.T) {
 	link := s.write(id, "large.bin", make([]byte, 35<<20))
 	upload := s.grant(id, "a.txt", true)
 	for range sessionTransfers + 1 { // each gives its turn back, or the last would have none
-		response, err := http.Get(link)
-		must.OK(t, err)
+		response := must.Get(http.Get(link))(t)
 		defer response.Body.Close() // nothing is read
 	}
 	for range sessionTransfers + 1 {
 		should.Equal(t, s.raw(fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf", target(upload))), 408, "an upload that does not go on")
 	}
-	must.Soon(s.t, "no transfer goes on", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.turns) == 0
-	})
-}
-
-// Connections without a link, and those that wait for their session's turn, keep no client from a file, however many there are.
-func TestConnectionsWithoutLinksMakeRoom(t *testing.T) {
-	s := serve(t)
-	link := s.write(id, "a.txt", []byte("content"))
-	forged := strings.Replace(target(s.grant(id, "b.txt", false)), "signature=", "signature=x", 1)
-	waits := target(s.write("busy", "a.txt", nil))
-	for range sessionTransfers {
-		leave, _ := s.enter(t.Context(), "busy")
-		defer leave()
-	}
-	for _, sent := range []string{
-		"", fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", forged), fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", waits),
-	} {
-		for range 2 * maxConnections {
-			conn, err := net.Dial("tcp", s.address)
-			must.OK(t, err)
-			defer conn.Close()
-			_, _ = io.WriteString(conn, sent)
-		}
-		if got := s.do("GET", link, nil); got.status != 200 || got.body != "content" {
-			t.Errorf("after %.3q: %d %s", sent, got.status, got.body)
-		}
-	}
+	must.Soon(s.t, "no transfer goes on", func() bool { return s.turns.Taken() == 0 })
 }
 
 // A use of a link is a call; a request without one is none.
@@ -572,13 +499,49 @@ func TestUploadLinksAreBounded(t *testing.T) {
 	for range maxGrants {
 		last = s.grant(id, "b.txt", false)
 	}
-	if got := s.do("PUT", first, strings.NewReader("x")); got.status != 403 {
-		t.Errorf("the first of many: %d %s", got.status, got.body)
-	}
-	if got := s.do("PUT", last, strings.NewReader("x")); got.status != 201 {
-		t.Errorf("the last of many: %d %s", got.status, got.body)
-	}
+	got := s.do("PUT", first, strings.NewReader("x"))
+	should.Hold(t, got.status == 403, "the first of many: %d %s", got.status, got.body)
+	got = s.do("PUT", last, strings.NewReader("x"))
+	should.Hold(t, got.status == 201, "the last of many: %d %s", got.status, got.body)
 	later = later.Add(2 * s.o.Lifetime)
 	s.grant(id, "c.txt", false)
 	should.Equal(t, len(s.grants), 1, "are kept")
+}
+
+func TestAddressesThatLinksMayLeadTo(t *testing.T) {
+	for address, want := range map[string]struct{ alone, public bool }{
+		"127.0.0.1:8080": {true, true}, "localhost:0": {true, true}, "[::1]:80": {true, true}, "127.9.9.9:http": {true, true},
+		"0.0.0.0:8080": {false, true}, ":8080": {false, true}, "192.168.0.1:80": {false, true}, "example.org:80": {false, true},
+		"8080": {}, "": {}, "127.0.0.1": {}, "127.0.0.1:no-such-port": {}, "127.0.0.1:70000": {},
+	} {
+		alone, public := CheckAddress(address, false) == nil, CheckAddress(address, true) == nil
+		should.Hold(t, alone == want.alone && public == want.public, "%q: %v alone, %v with a URL", address, alone, public)
+	}
+	for text, good := range map[string]bool{
+		"http://files.example": true, "https://files.example:8443/sandbox/": true, "http://[::1]:80": true,
+		"": false, "files.example": false, "ftp://x": false, "http://": false, "http://u:p@x": false, "http://x?y": false, "http://x#y": false, "http://:80": false,
+	} {
+		_, err := ParseBaseURL(text)
+		should.Hold(t, (err == nil) == good, "%q: %v", text, err)
+	}
+}
+
+// Clients start several servers with one setting.
+func TestAPortThatIsTaken(t *testing.T) {
+	first, err := Listen("127.0.0.1:0", nil)
+	must.Hold(t, err == nil && first.Moved == nil && first.BaseURL.String() == "http://"+first.Addr().String(), "got %+v, %v", first, err)
+	defer first.Close()
+	taken := first.Addr().String()
+	second, err := Listen(taken, nil)
+	must.Hold(t, err == nil && second.Moved != nil && second.BaseURL.Host == second.Addr().String() && second.BaseURL.Host != taken,
+		"got %+v, %v", second, err)
+	defer second.Close()
+	_, port, _ := net.SplitHostPort(taken)
+	base := &url.URL{Scheme: "https", Host: "files.example"}
+	if _, err := Listen("127.0.0.1:"+port, base); err == nil {
+		t.Error("another port was taken, which nobody would be led to")
+	}
+	third, err := Listen("127.0.0.1:0", base)
+	must.Hold(t, err == nil && third.BaseURL == base, "got %+v, %v", third, err)
+	defer third.Close()
 }

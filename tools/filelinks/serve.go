@@ -2,6 +2,7 @@ package filelinks
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"html"
@@ -67,12 +68,11 @@ func (l *Links) answer(w *pacedWriter, r *http.Request) error {
 	if !l.isOurs(r.Host) {
 		return web.NewRefusal(http.StatusForbidden, fault.InvalidArgument, "Open the link as it was given.", "The address of this request is not that of this server.")
 	}
-	method, serve := r.Method, l.download
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
+	method := r.Method
+	switch method {
+	case http.MethodGet, http.MethodPut:
+	case http.MethodHead:
 		method = http.MethodGet
-	case http.MethodPut:
-		serve = l.upload
 	default:
 		w.Header().Set("Allow", "GET, HEAD, PUT")
 		return web.NewRefusal(http.StatusMethodNotAllowed, fault.InvalidArgument, "GET downloads a file, PUT uploads one, each with a link of its own.", "Links take no %.20q.", r.Method)
@@ -92,7 +92,15 @@ func (l *Links) answer(w *pacedWriter, r *http.Request) error {
 	if err := l.o.Count(); err != nil { // not earlier: a request without a link must not use up the quota
 		return err
 	}
-	return l.inTurn(w, r, request{session, path, mark}, serve)
+	return l.inTurn(w, r, session, func() error {
+		if method == http.MethodPut {
+			return l.upload(w, r, session, path, mark)
+		}
+		if err := l.check(session, mark); err != nil {
+			return err
+		}
+		return l.download(w, r, session, path)
+	})
 }
 
 // Send answers a GET or a HEAD with a file of a session, as a link to it does. The error, which is a fault, is the caller's to
@@ -102,7 +110,7 @@ func (l *Links) Send(to http.ResponseWriter, r *http.Request, session, path stri
 	if err != nil {
 		return err
 	}
-	return l.transfer(to, r, request{lease.SessionID, path, markOf(lease)}, l.download)
+	return l.transfer(to, r, lease.SessionID, func(w *pacedWriter) error { return l.download(w, r, lease.SessionID, path) })
 }
 
 // Receive puts a request's body into a session, which is made when it does not exist, as an upload link does. The error, which is a
@@ -116,41 +124,38 @@ func (l *Links) Receive(to http.ResponseWriter, r *http.Request, session, path s
 	if err != nil {
 		return err
 	}
-	return l.transfer(to, r, request{lease.SessionID, path, markOf(lease)}, func(w *pacedWriter, r *http.Request, file request) error {
-		return l.receive(w, r, file, overwrite)
-	})
+	return l.transfer(to, r, lease.SessionID, func(w *pacedWriter) error { return l.receive(w, r, lease.SessionID, path, overwrite) })
 }
 
 // transfer serves a request that comes by no link.
-func (l *Links) transfer(to http.ResponseWriter, r *http.Request, file request, serve transfer) error {
+func (l *Links) transfer(to http.ResponseWriter, r *http.Request, session string, serve func(*pacedWriter) error) error {
 	w := l.pacedWriter(to)
 	w.holdsRefusals = true
-	err := l.inTurn(w, r, file, serve)
+	err := l.inTurn(w, r, session, func() error { return serve(w) })
 	if err == nil {
 		w.end()
 	}
 	return err
 }
 
-// transfer is how a file is moved.
-type transfer func(w *pacedWriter, r *http.Request, file request) error
-
 // inTurn moves a file when it is its session's turn.
-func (l *Links) inTurn(w *pacedWriter, r *http.Request, file request, serve transfer) error {
-	leave, ok := l.enter(r.Context(), file.session)
-	if !ok {
+func (l *Links) inTurn(w *pacedWriter, r *http.Request, session string, serve func() error) error {
+	patience, cancel := context.WithTimeout(r.Context(), turnPatience)
+	defer cancel()
+	leave, err := l.turns.Take(patience, session)
+	if err != nil {
 		w.Header().Set("Retry-After", "5")
 		return web.NewRefusal(http.StatusServiceUnavailable, fault.ServerBusy, "Try again when another transfer has ended.", "Too many files of this session are transferred at once.")
 	}
 	defer leave()
 	web.Keep(r.Context(), l.o.Manager.Config().Tenant)
-	err := serve(w, r, file)
+	err = serve()
 	var own *web.Refusal
 	if err == nil || errors.As(err, &own) {
 		return err
 	}
 	f := fault.From(err)
-	l.o.Logger.Info("file link refused", "session", file.session, "code", f.Code, "cause", f.Unwrap())
+	l.o.Logger.Info("file link refused", "session", session, "code", f.Code, "cause", f.Unwrap())
 	switch f.Code {
 	case fault.NotFound, fault.SessionNotFound, fault.InvalidPath, fault.InvalidSessionID:
 		return errNoFile()
@@ -180,16 +185,16 @@ func errNoFile() *fault.Error {
 }
 
 // check reports a session that is not the one that a link was made for.
-func (l *Links) check(r request) error {
-	lease, err := l.o.Manager.Lease(r.session, false)
-	if err == nil && markOf(lease) != r.mark {
+func (l *Links) check(session string, of mark) error {
+	lease, err := l.o.Manager.Lease(session, false)
+	if err == nil && markOf(lease) != of {
 		err = errNoFile()
 	}
 	return err
 }
 
-func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
-	from, head, err := l.look(r, link)
+func (l *Links) download(w *pacedWriter, r *http.Request, session, path string) error {
+	from, head, err := l.look(r.Context(), session, path)
 	if err != nil {
 		return err
 	}
@@ -216,7 +221,7 @@ func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
 	}
 	http.ServeContent(w, r, "", from.file.Modified, from)
 	if from.err != nil {
-		l.o.Logger.Info("download cut off", "session", link.session, "error", from.err)
+		l.o.Logger.Info("download cut off", "session", session, "error", from.err)
 	}
 	switch {
 	case w.held == http.StatusPreconditionFailed:
@@ -247,12 +252,9 @@ func sendFrame(w http.ResponseWriter, r *http.Request, file string) error {
 }
 
 // look opens a file, and reads enough of it to detect its type.
-func (l *Links) look(r *http.Request, link request) (*source, []byte, error) {
-	if err := l.check(link); err != nil {
-		return nil, nil, err
-	}
+func (l *Links) look(ctx context.Context, session, path string) (*source, []byte, error) {
 	open := func(o sandbox.ReadOptions) (*sandbox.FileReader, error) {
-		return l.o.Manager.OpenFile(r.Context(), link.session, link.path, o)
+		return l.o.Manager.OpenFile(ctx, session, path, o)
 	}
 	from, err := open(sandbox.ReadOptions{Limit: content.SniffBytes})
 	if err != nil {
@@ -301,20 +303,22 @@ type uploaded struct {
 	MIMEType  string `json:"mime_type"`
 }
 
-func (l *Links) upload(w *pacedWriter, r *http.Request, link request) error {
-	g, err := l.claim(link.mark)
+func (l *Links) upload(w *pacedWriter, r *http.Request, session, path string, nonce mark) error {
+	g, err := l.claim(nonce)
 	if err != nil {
 		return err
 	}
 	done := false
-	defer func() { l.release(link.mark, done) }()
-	err = l.receive(w, r, request{link.session, link.path, g.session}, g.overwrite)
+	defer func() { l.release(nonce, done) }()
+	if err = l.check(session, g.session); err == nil {
+		err = l.receive(w, r, session, path, g.overwrite)
+	}
 	done = err == nil
 	return err
 }
 
-// receive writes the body of a request into the session that began at the mark.
-func (l *Links) receive(w *pacedWriter, r *http.Request, file request, overwrite bool) error {
+// receive writes the body of a request into an existing session.
+func (l *Links) receive(w *pacedWriter, r *http.Request, session, path string, overwrite bool) error {
 	switch most := l.o.UploadBytes; {
 	case r.Header.Get("Content-Range") != "":
 		return web.NewRefusal(http.StatusBadRequest, fault.InvalidContent, "Send the whole file in one request.", "A part of a file cannot be uploaded.")
@@ -323,13 +327,10 @@ func (l *Links) receive(w *pacedWriter, r *http.Request, file request, overwrite
 	case most > 0 && r.ContentLength > most:
 		return content.UploadTooLarge(most).With("size_bytes", r.ContentLength)
 	}
-	if err := l.check(file); err != nil {
-		return err
-	}
 	body := l.pacedReader(w, r.Body)
 	measured := content.Measure(body, l.o.UploadBytes, r.ContentLength, nil)
 	put, id, err := l.o.Manager.Upload(r.Context(), sandbox.Upload{
-		SessionID: file.session, Path: file.path, Overwrite: overwrite, Existing: true, Content: measured,
+		SessionID: session, Path: path, Overwrite: overwrite, Existing: true, Content: measured,
 	})
 	switch {
 	case errors.Is(body.err, os.ErrDeadlineExceeded):
@@ -339,7 +340,7 @@ func (l *Links) receive(w *pacedWriter, r *http.Request, file request, overwrite
 	case err != nil:
 		return err
 	}
-	web.JSON(w, http.StatusCreated, uploaded{
+	web.JSON(w, r, http.StatusCreated, uploaded{
 		SessionID: id, Path: put.Path, SizeBytes: measured.Size, SHA256: measured.SHA256(), MIMEType: content.Detect(measured.Head, put.Path).MIME,
 	})
 	return nil

@@ -2,6 +2,7 @@ package filelinks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -72,23 +73,19 @@ func Listen(address string, base *url.URL) (*Listener, error) {
 	return &Listener{l, base, moved}, nil
 }
 
-// Serve answers links on a listener, with bounds for each client, until the context ends, after which transfers may take the grace to end,
-// or the listener fails.
-func Serve(ctx context.Context, l net.Listener, links http.Handler, grace time.Duration, log *slog.Logger) error {
+// Serve answers links on a listener, with bounds for each client, until stop is called; transfers may then take the grace to end.
+func Serve(l net.Listener, links http.Handler, grace time.Duration, log *slog.Logger) (stop func()) {
 	server := web.Server(links, maxConnections, log)
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(ended)
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("links to files", "error", err)
+		}
+	}()
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
-		if server.Shutdown(ending) != nil {
+		if server.Shutdown(ctx) != nil {
 			_ = server.Close()
 		}
-	})
-	err := server.Serve(l)
-	if stop() { // the listener failed
-		return err
 	}
-	<-ended
-	return nil
 }

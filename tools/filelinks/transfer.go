@@ -3,13 +3,10 @@
 package filelinks
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -20,38 +17,6 @@ const (
 	sessionTransfers = 4
 	turnPatience     = 10 * time.Second
 )
-
-// turn is where the transfers of a session wait.
-type turn struct {
-	*semaphore.Weighted
-	users int
-}
-
-// enter waits for one of the session's transfers. leave must be called.
-func (l *Links) enter(ctx context.Context, session string) (leave func(), ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, turnPatience)
-	defer cancel()
-	l.mu.Lock()
-	t := l.turns[session]
-	if t == nil {
-		t = &turn{Weighted: semaphore.NewWeighted(sessionTransfers)}
-		l.turns[session] = t
-	}
-	t.users++
-	l.mu.Unlock()
-	gone := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if t.users--; t.users == 0 {
-			delete(l.turns, session)
-		}
-	}
-	if t.Acquire(ctx, 1) != nil {
-		gone()
-		return nil, false
-	}
-	return func() { t.Release(1); gone() }, true
-}
 
 // source is a file that is read from where it is asked to. It is as it was when it was looked at, or reading it fails: so
 // a download is cut off, and not taken for whole.

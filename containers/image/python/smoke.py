@@ -32,7 +32,7 @@ HAS_PYPI = not os.path.exists("/usr/local/share/code-sandbox/why-debian")
 OLD_ZONES = "US/Eastern US/Pacific Asia/Calcutta Asia/Saigon Europe/Kiev America/Buenos_Aires GB Japan EST5EDT Zulu"
 
 # Latin, Greek, Cyrillic, Hebrew, Arabic, Chinese, Japanese, Korean, Hindi, Thai, symbols, emoji.
-MANY_SCRIPTS = "é Ω Ж א ع 你好 日本語 カナ 한국어 नमस्ते สวัสดี ∑ ★ 😀"
+MANY_SCRIPTS = "é Ω Ж א ع 你好 日本語 カナ 한국어 नमस्ते নমস্কার வணக்கம் ನಮಸ್ಕಾರ ሰላም สวัสดี ∑ ★ 😀"
 
 
 def check_modules():
@@ -137,6 +137,7 @@ def check_plots():
 
 
 def check_pages():
+    assert not HAS_PYPI or pathlib.Path("/usr/local/share/code-sandbox/pages/plotly.txt").stat().st_size > 1_000_000
     assert not HAS_PYPI or "vegaEmbed" in pathlib.Path("/usr/local/share/code-sandbox/pages/vega.js").read_text(encoding="utf-8")
 
 

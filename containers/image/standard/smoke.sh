@@ -22,7 +22,7 @@ standard)
 	python3 -c 'from reportlab.pdfgen.canvas import Canvas; c = Canvas("a.pdf"); c.drawString(72, 72, "on paper"); c.save()'
 	pdftotext a.pdf - | grep -q 'on paper' && pdftoppm -r 20 -png a.pdf page && file page*.png | grep -q PNG
 	echo '{"a": [1, 2]}' | jq -e '.a[1] == 2' >/dev/null
-	rg -q text . && tree . >/dev/null && less --version >/dev/null && sqlite3 :memory: 'select 1' >/dev/null
+	rg -q text . && tree . >/dev/null && less --version >/dev/null && sqlite3 :memory: 'select 1' >/dev/null && ps >/dev/null && free >/dev/null && zip -q a.zip a.md
 	ok programs
 	;;
 browser) # red comes of WebGL, so SwiftShader draws it

@@ -2,8 +2,8 @@
 /*
  * The program that the supervisor starts for JavaScript: `node main.cjs kernel`, with sockets as descriptors 3 and 4. A
  * *kernel* is the process that user code lives in; a thread of it, the *watcher*, stops code and parses it.
- * docs/kernel-protocol.md, "Supervisor and kernels". It needs Node 18 or later, and uses abilities of newer ones if they
- * are there. It loads all of its files here, before user code can change anything.
+ * docs/kernel-protocol.md, "Supervisor and kernels". It is for Node 22.23 and later. It loads all of its files here, before
+ * user code can change anything.
  */
 
 const fs = require('node:fs');
@@ -39,8 +39,7 @@ function load(file) {
 
 if (isMainThread) {
   const { Kernel } = load('kernel/kernel.cjs');
-  // An older Node imports for files alone, of which this is one.
-  new Kernel({ watcherFile: __filename, load: (name, options) => import(name, options) }).start();
+  new Kernel(__filename).start();
 } else {
   const { Watcher } = load('watcher/watcher.cjs');
   new Watcher(workerData).start();

@@ -1,67 +1,18 @@
 """Displays of code: pictures and documents, in frames and as files below output/."""
 
-import functools
 import itertools
 import os
-import re
 import sys
 import time
 import weakref
-from types import SimpleNamespace
 
 from imports import import_seldom
-from mimes import PLOTLY, SHORT_HTML, SHOWN_MIMES, as_bytes, text_of
-from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, page_png, pixels_of_png, smaller_picture
+from mimes import PAGE, PLOTLY, SHORT_HTML, SHOWN_MIMES, as_bytes, text_of
+from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of, smaller_picture
 
 MOST_ENTRIES = 2000  # of the work directory, looked at after a run
 MTIME_NS = 20_000_000  # a file may look so much older than it is
 MOST_REDRAW_SECONDS = 10  # of a run's pauses; later ones redraw once a second
-
-
-def same_renderer(module):
-    """Makes each of plotly's renderers return the figure: theirs need a notebook, a browser or a program that draws."""
-    for name in list(module.renderers):
-        if name != "json":
-            module.renderers[name] = module.renderers["plotly_mimetype"]
-    if getattr(module, "nbformat", None) is None:  # figures are shown only beside it, and nothing of it is used
-        module.nbformat = SimpleNamespace(__version__="5")
-
-
-def hook_to_image(module, draw):
-    """Lets draw(figure, width, height, scale) make PNG without kaleido, or if that fails."""
-    original, available = module.to_image, module.kaleido_available
-
-    @functools.wraps(original)
-    def to_image(fig, format=None, scale=None, width=None, height=None, **kwargs):
-        try:
-            if not available():
-                raise RuntimeError(module.KALEIDO_REQUIRED_MSG)
-            return original(fig, format, scale=scale, width=width, height=height, **kwargs)
-        except RuntimeError:
-            picture = draw(fig, width, height, scale) if format in (None, "png") else None
-            if picture is None:
-                raise
-            return picture
-
-    module.to_image = to_image
-    module.kaleido_available = lambda: True  # write_image asks, and then calls to_image
-
-
-def draw_figure(figure, width, height, scale):
-    """A plotly figure as PNG by the image's browser, or nothing without one."""
-    from plotly.io import to_html
-
-    parts = figure if isinstance(figure, dict) else figure.to_plotly_json()
-    layout = parts.get("layout") or {}
-    width, height = width or layout.get("width") or 700, height or layout.get("height") or 500
-    part = to_html({**parts, "layout": {**layout, "width": width, "height": height}}, full_html=False, config={"displayModeBar": False}, validate=False)
-    return page_png("<meta charset=utf-8><body style='margin:0'>" + part, width, height, scale or 1)
-
-
-def title_of(figure):
-    """The title of a plotly figure, without markup."""
-    title = (figure.get("layout") or {}).get("title") or {}
-    return re.sub("<[^>]*>", " ", str(title.get("text") or "") if isinstance(title, dict) else str(title)).strip()[:500]
 
 
 class Displays:
@@ -78,7 +29,6 @@ class Displays:
         self.saved = weakref.WeakKeyDictionary()  # figures that code saved: the file, and its state then
         self.pages = None  # of this run: pages.Pages
         self.whole = {}  # inspected pages: their state then
-        self.lacking = {}  # pages of this run: the addresses that they lack
         self.began = 0
         self.claims = {}  # files of code's own that displays of this run lead to: their keys and titles
         self.redraw_seconds = 0
@@ -89,7 +39,6 @@ class Displays:
         self.pictures.clear()
         self.files.clear()
         self.pages = None
-        self.lacking.clear()
         self.began = time.time_ns() - MTIME_NS
         self.claims.clear()
         self.redraw_seconds = 0
@@ -125,6 +74,9 @@ class Displays:
         if PLOTLY in bundle:
             self._show_plotly(bundle[PLOTLY], key)
             return
+        if bundle.get(PAGE):
+            self._show("text/html", bundle[PAGE].encode("utf-8"), alt, "page", False, key, picture=as_bytes("image/png", bundle["image/png"]))
+            return
         for mime in SHOWN_MIMES:
             if bundle.get(mime):
                 data = as_bytes(mime, bundle[mime])
@@ -158,21 +110,27 @@ class Displays:
     def _show_plotly(self, figure, key):
         """Keeps an interactive figure as a page; its source would tell a reader little."""
         try:
-            from plotly.io import to_html
-
-            title = title_of(figure) or "an interactive figure"
-            page = to_html(figure, include_plotlyjs="cdn", validate=False)
+            charts = import_seldom("charts")
+            title, page = charts.title_of(figure) or "an interactive figure", charts.figure_page(figure)
         except Exception as e:  # no figure, or another one of plotly's type
             print("note: an interactive figure is not shown: %s: %s" % (type(e).__name__, str(e)[:200]), file=sys.stderr)
             return
         self._show("text/html", page.encode("utf-8"), title, "figure", False, key)
 
-    def _show(self, mime, data, alt, stem, in_frame=True, key="", saved=""):
-        """Shows data, in a new file where they are a picture or not in the frame."""
+    def show_file(self, path, alt):
+        """Shows a page that code saved, if that is in the work directory."""
+        file = os.path.relpath(os.path.realpath(path), os.path.realpath(self.settings.work_dir))
+        if page_inside(file):
+            self._show("text/html", b"", alt, "page", False, saved=file)
+
+    def _show(self, mime, data, alt, stem, in_frame=True, key="", saved="", picture=b""):
+        """Shows data, in a new file where they are a picture or not in the frame; picture is a page's."""
         in_run = self.kernel.in_run()
         if in_run:
             self.kernel.threads.begin_output()
         header = {"type": "display", "mime": mime, "size": len(data), "alt": alt, "saved": saved}
+        if page_inside(saved):
+            self._whole_file(saved)
         own = in_run and (type_of_picture(saved) or page_inside(saved)) and self._state(saved)
         if own:  # there is a file of it already
             key = key or "saved figure %d" % next(self.redraws)
@@ -180,23 +138,26 @@ class Displays:
         if key and in_run:
             header.update(key=key, again=key in self.files)
             self._remove(key)
-        missing = []
         if mime == "text/html" and not in_frame:
-            data, missing = self._whole("whole", data) or (data, missing)
+            data = self._whole("whole", data) or data
             header["size"] = len(data)
         most = self.settings.image_bytes if mime.startswith("image/") else self.settings.output_bytes
         shown = data if in_frame and len(data) <= most else b""
         if mime.startswith("image/"):
             self.pictures[key or object()] = hash(data)
-            if mime in RASTERS and (not shown or pixels_of_png(data) > MOST_PIXELS):
+            if mime in RASTERS and (not shown or pixels_of(data) > MOST_PIXELS):
                 header["mime"], shown = smaller_picture(mime, data, self.settings.image_bytes)
+        if picture:
+            header["mime"], shown = "image/png", picture
+            if len(picture) > self.settings.image_bytes or pixels_of(picture) > MOST_PIXELS:
+                header["mime"], shown = smaller_picture("image/png", picture, self.settings.image_bytes)
         if own:
             header.update(path=saved, size=own[1])
-        elif mime.startswith("image/") or not shown:
+        elif mime.startswith("image/") or picture or not shown:
             path = self._save(data, stem, SHOWN_MIMES.get(mime, "txt"))
             if path:
                 header["path"] = path
-                self._note_page(path, missing)
+                self.whole[path] = self._state(path)
         if in_run:
             path = None if own else header.get("path")
             self.files[key or object()] = path and (stem, self.numbers[stem], path, self._state(path))
@@ -234,19 +195,16 @@ class Displays:
         except Exception:
             return None
 
-    def _note_page(self, path, missing):
+    def _whole_file(self, path):
+        self._whole("whole_file", os.path.join(self.settings.work_dir, path))
         self.whole[path] = self._state(path)
-        if missing:
-            self.lacking[path] = missing
 
     def finish_pages(self):
-        """Makes the run's new or changed pages whole, and names the lacks of the others."""
+        """Makes the run's new or changed pages whole."""
         left = itertools.repeat(None, MOST_ENTRIES)
         for folder, besides in (("output", ()), ("", ("output", "input"))):
             for path in self._changed_pages(folder, left, besides):
-                self._note_page(path, self._whole("whole_file", os.path.join(self.settings.work_dir, path)))
-        for path, missing in itertools.islice(self.lacking.items(), 3):
-            print(import_seldom("pages").note_of(path, missing), file=sys.stderr)
+                self._whole_file(path)
 
     def _changed_pages(self, folder, left, besides):
         """The HTML files below a folder changed since the run began, among the first so many entries."""

@@ -79,8 +79,8 @@ def import_seldom(name):
 
 
 def _import_own(name):
-    names = [file[:-3] for file in os.listdir(OWN) if file.endswith(".py")]
-    users = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    own = {file.partition(".")[0] for file in os.listdir(OWN)}
+    users = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in own}
     sys.modules.update(_own)
     sys.path.insert(0, OWN)
     try:

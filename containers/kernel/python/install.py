@@ -143,6 +143,24 @@ def run(command, to):
     return installer.returncode
 
 
+class InstallError(Exception):
+    """What a failed installer said."""
+
+
+def magic(command, line):
+    """Runs an installer for %pip or %uv. One that installs and fails is an error with its reason."""
+    said = []
+
+    def to(text):
+        print(text, end="", flush=True)
+        said.append(text.strip())
+
+    if run(["sh", "-c", "%s %s" % (command, line)], to) and "install" in line.split():
+        denied = re.search(r"package_denied: .*?\)", "\n".join(said))
+        failed = [text for text in said if text.startswith(("ERROR", "error"))] or said or ["it said nothing"]
+        raise InstallError(denied[0] if denied else failed[-1])
+
+
 def by_uv(uv, arguments, to=sys.stdout.write):
     """Runs `uv pip install`. It unpacks into a cache and links from there, so that of one that fails nothing is left."""
     cache = os.path.join(KEPT, "uv")
@@ -184,17 +202,21 @@ class Outcome:
 
 
 def install(packages, log):
-    uv, broken = find_uv(), []
+    uv, broken, refused = find_uv(), [], []
     with Turn(), open(log, "w") as file:
 
         def to(line):
             print(line, end="", flush=True)
             file.write(line)
             broken.extend(BROKEN.findall(line))
+            if "--packages-allow-sdist" in line:
+                refused.append(line)
 
         before = versions()
         if uv:
             code = by_uv(uv, ["--", *packages], to)
+            if code and refused:  # an older version may have a wheel
+                code = by_uv(uv, ["--only-binary", ":all:", "--", *packages], to)
         elif importlib.util.find_spec("pip"):
             code = by_pip(["--", *packages], to)
         else:

@@ -5,7 +5,8 @@ import sys
 
 from errors import format_error
 from event_loop import JOIN_SECONDS
-from mimes import PICTURES, STYLER, Unshown, is_bare, styled_text
+from imports import import_seldom
+from mimes import PICTURES, STYLER, BoundedText, Enough, Unshown, is_bare, styled_text
 from pictures import figure_png, figure_title, is_figure
 from plain_engine import name_of_cell, remember_source
 from stand_ins import Exiter
@@ -64,7 +65,7 @@ class IPythonEngine:
         except SyntaxError:
             pass
         try:
-            self.kernel.plain.parse(code, "<cell %d>" % self.kernel.count)
+            self.kernel.plain.compile(code, name_of_cell(self.kernel.count), "exec")
         except SyntaxError as e:
             return e.with_traceback(None)
         return error
@@ -134,7 +135,6 @@ def make_shell(engine, kernel):
     from IPython.core.displaypub import DisplayPublisher
     from IPython.core.formatters import DisplayFormatter, MimeBundleFormatter, PlainTextFormatter
     from IPython.core.interactiveshell import InteractiveShell
-    from IPython.core.magics import packaging
     from IPython.core.profiledir import ProfileDir
     from IPython.lib.pretty import RepresentationPrinter
     from traitlets.config import Any, Config, Configurable
@@ -262,6 +262,10 @@ def make_shell(engine, kernel):
         def enable_matplotlib(self, gui=None):
             return gui or "inline", "agg"
 
+        def _format_exception_for_storage(self, *_, **__):
+            """IPython's history of errors, which is not kept: it asks them for their text, and that may raise."""
+            return {}
+
         def showtraceback(self, exc_tuple=None, *_, **__):
             engine.on_traceback(exc_tuple[1] if exc_tuple else sys.exc_info()[1])
 
@@ -303,32 +307,18 @@ def make_shell(engine, kernel):
         warnings.filterwarnings("ignore", message=message, module="IPython")
     # This kernel finds their packages at once, too (installed.py).
     warnings.filterwarnings("ignore", message="You executed the system command !(pip|conda|mamba|uv)")
-    packaging.print = lambda *_: None  # the advice to restart the kernel
-    shell.register_magic_function(lambda line: shell.system("uv " + line), magic_name="uv")
+    shell.register_magic_function(lambda line: install(sys.executable + " -m pip", line), magic_name="pip")
+    shell.register_magic_function(lambda line: install("uv", re.sub(r"^pip install\b", "pip install --system", line)), magic_name="uv")
     return shell
+
+
+def install(command, line):
+    import_seldom("install").magic(command, line)
 
 
 def saved_in(metadata):
     saved = metadata.get(SAVED) if isinstance(metadata, dict) else ""
     return saved if isinstance(saved, str) else ""
-
-
-class Enough(BaseException):
-    """Ends the making of a text beyond the wanted length."""
-
-
-class BoundedText:
-    """Where a printer writes to, until there is enough."""
-
-    def __init__(self, most):
-        self.parts = []
-        self.left = most
-
-    def write(self, text):
-        self.parts.append(text[: self.left + 1])
-        self.left -= len(text)
-        if self.left < 0:
-            raise Enough
 
 
 def show_in_pager(_shell, data, **_):

@@ -11,13 +11,13 @@ from _thread import get_ident
 from select import POLLIN, poll
 
 from descriptors import close_quietly, move_high
-from display import Displays, draw_figure, hook_to_image, same_renderer
-from errors import describe, format_error
+from display import Displays
+from errors import describe, format_error, left_out
 from event_loop import EventLoop
 from imports import ImportHook, forget_torn, import_quietly, import_seldom, own_imports
 from installed import Installed
 from interrupts import Interrupt, OutOfMemory, ignore_interrupts, ignore_signal, without_interrupts
-from ipython_engine import IPythonEngine
+from kept.around import Around
 from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
 from notices import Notices
 from pictures import Viewer, figure_title, hook_images, hook_savefig, is_figure
@@ -27,11 +27,11 @@ from preload import Preload
 from spawning import hook_spawn
 from stand_ins import Exiter, NoInput, plain_bars
 from started import Started
-from surroundings import look_around, note_state
 from tables import widen_numpy, widen_pandas
 from threads import Threads
 from twin import fork_twin
 
+RUN_SECONDS = 0.05  # in which the next run of a program or an eager client comes
 PRELOAD_SECONDS = 0.05  # idle time of a kernel before it starts to preload, and until it looks whether that is done
 IPYTHON = "IPython.core.interactiveshell"
 AGG = "matplotlib.backends.backend_agg"
@@ -62,14 +62,13 @@ class Kernel:
         self.preload = None
         self.warm = not settings.preloads
         self.count = 0
-        self.result = None
+        self.result = self.result_left = None
         self.run_id = None
         self.pid = 0
         self.stderr = None
         self.link = None
         self.begun = False
         self.data_limit = self.heap = None
-        self.surroundings = {}  # as they are before the first run
         self.notices = Notices(self)
         self.installed = Installed()
         self.between_runs = {"freeze": self._freeze, "wake": self._wake, "twin": self._twin}
@@ -79,41 +78,30 @@ class Kernel:
             "asyncio.events": self.event_loop.hook,
             "concurrent.futures.process": self._hook_pools,
             "concurrent.futures.thread": self._hook_pools,
-            "altair": self._noting("altair"),
-            "bokeh.io": self._noting("bokeh"),
-            "decimal": self._noting("decimal"),
-            "logging": self._noting("loggers", "handlers", change=self.notices.hook_logging),
+            "logging": self.notices.hook_logging,
             "duckdb": lambda module: import_seldom("libraries").note_connections(module),
             "matplotlib.figure": lambda module: hook_savefig(module, self.displays.before_saving, self.displays.note_saved),
             "matplotlib.pyplot": self._hook_pyplot,
             "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
-            "numpy": self._noting("numpy_options", change=widen_numpy),
-            "numpy.random": self._noting("numpy"),
-            "pandas": self._noting("pandas", change=lambda pandas: widen_pandas(pandas, settings.output_bytes)),
-            "plotly.io._templates": self._noting("plotly"),
-            "plotly.express": self._noting("plotly_express"),
-            "polars": self._noting("polars"),
-            "plotly.io._kaleido": lambda module: hook_to_image(module, draw_figure),
-            "plotly.io._renderers": same_renderer,
-            "random": self._noting("random"),
-            "sklearn": self._noting("sklearn"),
+            "numpy": widen_numpy,
+            "pandas": widen_pandas,
+            "altair.utils.html": lambda module: import_seldom("charts").hook_altair_pages(module),
+            "altair.vegalite.v6.display": lambda module: import_seldom("charts").hook_altair(module),
+            "bokeh.io.notebook": lambda module: import_seldom("charts").hook_bokeh_notebook(module),
+            "bokeh.io.showing": lambda module: import_seldom("charts").hook_bokeh_show(module, self.displays),
+            "bokeh.models.ui.ui_element": lambda module: import_seldom("charts").hook_bokeh_models(module),
+            "nokap": lambda module: import_seldom("charts").hook_nokap(module),
+            "plotly.io._kaleido": lambda module: import_seldom("charts").hook_to_image(module),
+            "plotly.io._renderers": lambda module: import_seldom("charts").same_renderer(module),
             "sympy.interactive.printing": self._hook_sympy,
             "tqdm.notebook": plain_bars,
+            "vl_convert": lambda module: import_seldom("charts").hook_vl_convert(module),
             "PIL.Image": hook_images,
             "PIL.ImageShow": lambda module: module.register(Viewer(self.displays), 0),
         }
-        self.import_hook = ImportHook(changes, with_bars=("duckdb",))
-        sys.meta_path[:0] = [self.installed, self.import_hook]
-
-    def _noting(self, *states, change=None):
-        """Changes a module as soon as it is imported, and notes its state then."""
-
-        def note(module):
-            if change is not None:
-                change(module)
-            note_state(self.surroundings, *states)
-
-        return note
+        import_hook = ImportHook(changes, with_bars=("duckdb",))
+        self.around = Around(import_hook)
+        sys.meta_path[:0] = [self.installed, import_hook]
 
     def _hook_ipython(self, module):
         """Gives the shell to code that asks for it, as displays through IPython do, from then on."""
@@ -155,7 +143,7 @@ class Kernel:
         for name in self._modules():
             import_quietly(name)
         self._build_shell()
-        for name in ("freezing", "libraries", "sizes", "waking"):
+        for name in ("kept.read", "kept.write", "libraries", "sizes"):
             import_seldom(name)
         self.warm = True
         self.modules = dict(sys.modules)  # here, because a fork that touches them all copies all of their pages
@@ -175,7 +163,7 @@ class Kernel:
                 self._enter_folder()
             try:
                 with own_imports:
-                    self.engine = IPythonEngine(self, self.plain)
+                    self.engine = import_seldom("ipython_engine").IPythonEngine(self, self.plain)
             except Exception as e:
                 # An IPython that cannot be used must not cost the session: plain Python works on.
                 self.settings.ipython = isinstance(e, OSError)  # such as for want of room, which is no lasting fault
@@ -196,7 +184,7 @@ class Kernel:
                     os._exit(1)
                 if not self.begun:  # a run that a kernel dies over before that is given to another kernel
                     self.begun = True
-                    self._look_around()
+                    self.around.look()
                     self._send({"type": "begun", "id": message.get("id")})
                 self._run(message, fds.pop(0), fds.pop(0))
             elif message.get("type") == "bind":
@@ -342,18 +330,19 @@ class Kernel:
     def _preload(self):
         """Imports in the background until that is done. IPython's shell follows, on the main thread."""
         if self.preload is None:
-            try:
-                self.preload = Preload(self._modules())
-            except RuntimeError:  # no thread is left: the code imports by itself
-                self._end_preload()
-                return
+            self.preload = Preload(self._modules())
             os.register_at_fork(
                 before=self.preload.hold, after_in_parent=self.preload.let_go, after_in_child=self.preload.let_go
             )
-        elif self.preload.done:
+        if self.preload.done:
             self.preload.finish()
             self._build_shell()
             self._end_preload()
+        elif not self.preload.is_running():
+            try:
+                self.preload.start()
+            except RuntimeError:  # no thread is left: the code imports by itself
+                self._end_preload()
 
     def _end_preload(self):
         self.warm = True
@@ -362,25 +351,26 @@ class Kernel:
     # -- variables that outlive the kernel
 
     def _twin(self, _):
-        return fork_twin(self, self.link.fds.pop(0)) if self.link.fds else {"type": "twinned", "why": "no descriptor came"}
+        answer = fork_twin(self, self.link.fds.pop(0)) if self.link.fds else {"why": "no descriptor came"}
+        if answer is None:  # this is the copy
+            return
+        self._send({"type": "twinned", **answer})
+        if self.engine is not None and not answer["why"] and not self._attempt(self.link.is_called, RUN_SECONDS)[0]:
+            self.engine.rehearse()
 
     def hidden_names(self):
         """Names in the namespace, with their values, that are Python's or the shell's."""
         return {**self.first_names, **(self.engine.own_names() if self.engine is not None else {})}
 
     def _freeze(self, message):
-        answer = import_seldom("freezing").freeze(self, message)
+        answer = import_seldom("kept.write").freeze(self, message)
         if self.is_child():  # a method of the code's forked
             os._exit(1)
         return answer
 
-    def _look_around(self):
-        """Notes the state beside variables before code changes it."""
-        self.surroundings = self.surroundings or look_around()
-
     def _wake(self, message):
-        self._look_around()
-        return import_seldom("waking").wake(self, message)
+        self.around.look()
+        return import_seldom("kept.read").wake(self, message)
 
     def continue_cells(self, count, sources):
         """Numbers cells behind those that variables come from, whose text tracebacks still find."""
@@ -399,7 +389,7 @@ class Kernel:
     def _run(self, message, out_fd, err_fd):
         self.run_id = message["id"]
         self.count += 1
-        self.result = None
+        self.result = self.result_left = None
         self.interrupted = self.for_memory = False
         self.on_interrupt.begin_run()
         self._restore(out_fd, err_fd)
@@ -418,7 +408,7 @@ class Kernel:
         report["goes_on"], trouble = self._attempt(self._finish, linger)
         self.threads.before_output(None)
         error = trouble if error is None else error
-        report["result"] = self.result
+        report["result"], report["result_left"] = self.result, self.result_left
         self._describe_outcome(report, error)
         report["installed"], _ = self._attempt(self._tell_installed)
         self._attempt(self.notices.end_run)
@@ -567,7 +557,11 @@ class Kernel:
         self.threads.begin_output()
         if self.result is not None:  # of an expression before the last one, which IPython can be told to show
             print(self.result)
-        self.result = cut_text(text_of(bundle), self.settings.output_bytes) or None  # none: it displayed itself
+        text, most = text_of(bundle), self.settings.output_bytes
+        self.result = cut_text(text, most) or None  # none: it displayed itself
+        self.result_left = None
+        if self.result not in (None, text):
+            self.result_left = dict(left_out(text[len(self.result) - 1 :]), more=len(text) > 2 * most)  # where IPython ends
         if PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
             alt, saved = self._of_figure(value)
             self.displays.publish(bundle, alt, again=False, saved=saved)

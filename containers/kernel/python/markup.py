@@ -2,14 +2,13 @@
 
 import html
 import re
-from html.parser import HTMLParser
 from itertools import zip_longest
 
 FRAME = re.compile(r"""<iframe\b[^>]*?\ssrcdoc=(["'])(.*?)\1""", re.DOTALL)
 FRAMED_FILE = re.compile(r"""\s*<iframe\b[^>]*?\ssrc=(["'])([^"':]+\.html?)\1[^>]*>\s*</iframe>\s*""", re.IGNORECASE)
-UNSEEN = {"head", "script", "style", "svg", "template"}
+UNSEEN = re.compile(r"<!--.*?-->|<[!?][^>]*>|<(head|script|style|svg|template)\b.*?</\1\s*>", re.I | re.S)
+PIECE = re.compile(r"""<(/?)([a-z][a-z0-9]*)(?:"[^"]*"|'[^']*'|[^"'>]){0,2000}>|[^<]+|<""", re.I)
 BLOCKS = {"blockquote", "br", "caption", "div", "dd", "dt", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "p", "pre", "section", "tr", "ul", "ol"}
-CELLS = {"td", "th"}
 MOST_CHARS = 500_000  # of a page that are read
 TRUST = ["Make this Notebook Trusted to load map: File -> Trust Notebook"]  # folium's text beside its frame
 
@@ -31,70 +30,42 @@ def read(page):
     return "\n".join(lines_of(unframed(page)))
 
 
-def lines_of(page):
-    reader = Reader()
-    reader.feed(page[:MOST_CHARS])
-    reader.end_table()
-    return reader.lines
+def lines_of(page, most=MOST_CHARS):
+    """The lines of a page's text, with the cells of its tables in columns."""
+    lines, rows, words = [], [], []
 
-
-class Reader(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.lines, self.rows, self.words, self.unseen = [], [], [], 0
-
-    def handle_starttag(self, tag, attrs):
-        if tag in UNSEEN:
-            self.unseen += 1
-        elif tag == "table":
-            self.end_table()
-        elif tag == "tr":
-            self.end_cell()
-            self.rows.append([])
-        elif tag in CELLS:
-            self.end_cell()
-        elif tag in BLOCKS:
-            self.end_line()
-
-    def handle_endtag(self, tag):
-        if tag in UNSEEN:
-            self.unseen = max(0, self.unseen - 1)
-        elif tag == "table":
-            self.end_table()
-        elif tag in CELLS:
-            self.end_cell(always=True)
-        elif tag in BLOCKS:
-            self.end_line()
-
-    def handle_data(self, data):
-        if not self.unseen:
-            self.words.append(data)
-
-    def end_line(self):
-        """Ends a line; in a cell, where it cannot, a word."""
-        if self.rows:
-            self.words.append(" ")
-            return
-        text = self.take()
-        if text:
-            self.lines.append(text)
-
-    def end_cell(self, always=False):
-        text = self.take()
-        if self.rows and (text or always):
-            self.rows[-1].append(text)
+    def end_cell(always=False):
+        text = " ".join(html.unescape("".join(words)).split())
+        words.clear()
+        if rows and (text or always):
+            rows[-1].append(text)
         elif text:
-            self.lines.append(text)
+            lines.append(text)
 
-    def end_table(self):
-        self.end_cell()
-        rows, self.rows = [row for row in self.rows if any(row)], []
-        columns = [row for row in rows if len(row) > 1]  # a title fills a row
-        widths = [max(len(cell) for cell in column) for column in zip_longest(*columns, fillvalue="")]
-        for row in rows:
-            self.lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() if len(row) > 1 else row[0])
+    def end_table():
+        end_cell()
+        lines.extend(columns([row for row in rows if any(row)]))
+        rows.clear()
 
-    def take(self):
-        text = " ".join("".join(self.words).split())
-        self.words.clear()
-        return text
+    for piece in PIECE.finditer(UNSEEN.sub(" ", page[:most])):
+        closes, tag = piece[1], (piece[2] or "").lower()
+        if not tag:
+            words.append(piece[0])
+        elif tag == "table":
+            end_table()
+        elif tag in ("tr", "td", "th"):
+            end_cell(always=closes and tag != "tr")
+            if tag == "tr" and not closes:
+                rows.append([])
+        elif tag in BLOCKS and rows:
+            words.append(" ")  # a cell is one line
+        elif tag in BLOCKS:
+            end_cell()
+    end_table()
+    return lines
+
+
+def columns(rows):
+    table = [row for row in rows if len(row) > 1]  # a title fills a row
+    widths = [max(map(len, column)) for column in zip_longest(*table, fillvalue="")]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() if len(row) > 1 else row[0] for row in rows]

@@ -27,8 +27,11 @@ REPR_METHODS = {
     "application/json": "_repr_json_",
 }
 PLOTLY = "application/vnd.plotly.v1+json"
-PICTURES = ("text/plain", "image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml", PLOTLY)
-LAID_OUT_CHARS = 100_000  # laying out a longer text takes too long
+PAGE = "application/vnd.code-sandbox.page"  # HTML whose picture is beside it
+PICTURES = ("text/plain", "image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml", PLOTLY, PAGE)
+LAID_OUT_CHARS = 1_000_000
+MAX_WIDTH = 79
+MOST_ITEMS = 1000  # of a container that are shown
 SHORT_HTML = 1000  # characters: longer HTML is read as text
 LONG_REPR = 4000  # characters of a repr that only lists all of an object's parts
 
@@ -165,20 +168,88 @@ def styled_text(styler):
 
 
 def plain_text(value):
-    """repr(), with containers laid out and cut as notebooks do it."""
-    most = 1000
+    """repr(), with containers laid out and cut as IPython does it."""
     if (type(value).__module__, type(value).__name__) == STYLER:
         return styled_text(value)
-    if type(value) not in (list, tuple, set, frozenset, dict) or not value:
-        return repr(value)
-    import itertools
-    import pprint
+    stream = BoundedText(LAID_OUT_CHARS)
+    try:
+        lay_out(value, stream.write, MAX_WIDTH)
+    except Enough:
+        pass
+    return "".join(stream.parts)
 
-    note = ""
-    if len(value) > most:
-        note = "\n... %d of %d items shown" % (most, len(value))
-        value = type(value)(itertools.islice(value.items() if isinstance(value, dict) else value, most))
-    text = repr(value)
-    if 79 < len(text) <= LAID_OUT_CHARS:
-        text = pprint.pformat(value, width=79, compact=True, sort_dicts=False)
-    return text + note
+
+class Enough(BaseException):
+    """Ends the making of a text beyond the wanted length."""
+
+
+class BoundedText:
+    """Where a printer writes to, until there is enough."""
+
+    def __init__(self, most):
+        self.parts = []
+        self.left = most
+
+    def write(self, text):
+        self.parts.append(text[: self.left + 1])
+        self.left -= len(text)
+        if self.left < 0:
+            raise Enough
+
+
+BRACKETS = {list: "[]", tuple: "()", dict: "{}", set: "{}", frozenset: ("frozenset({", "})")}
+
+
+def one_line(value, most, outer):
+    """A value's text if it has no more characters and no line end; else None."""
+    stream = BoundedText(most)
+    try:
+        lay_out(value, stream.write, None, outer=outer)
+    except Enough:
+        return None
+    text = "".join(stream.parts)
+    return None if "\n" in text else text
+
+
+def lay_out(value, write, width, indent=0, column=0, after=0, outer=()):
+    """Writes a value on one line if there is room for it from a column on and for what comes `after`; else an item a line.
+    Without a width it is one line."""
+    start, end = BRACKETS.get(type(value), ("", ""))
+    if not start or not value:
+        return write(repr(value).replace("\n", "\n" + " " * indent))
+    if id(value) in outer:
+        return write(start + "..." + end)
+    line = one_line(value, width - column - after, outer) if width else None
+    if line is not None:
+        return write(line)
+    outer = (*outer, id(value))
+    indent += len(start)
+    column += len(start)
+    end = "," + end if type(value) is tuple and len(value) == 1 else end
+    write(start)
+    items = in_order(value)
+    for number, item in enumerate(items):
+        if number:
+            write(",\n" + " " * indent if width else ", ")
+            column = indent
+        if number == MOST_ITEMS:
+            write("...")
+            break
+        if type(value) is dict:
+            key = BoundedText(LAID_OUT_CHARS)
+            lay_out(item, key.write, width, indent, column, 2, outer)
+            write("".join(key.parts) + ": ")
+            column += sum(map(len, key.parts)) + 2
+            item = value[item]
+        lay_out(item, write, width, indent, column, 1 if number + 1 < len(items) else after + len(end), outer)
+    write(end)
+
+
+def in_order(value):
+    """The items of a container: of a set that is shown whole in their order, if they have one."""
+    if type(value) not in (set, frozenset) or len(value) >= MOST_ITEMS:
+        return value
+    try:
+        return sorted(value)
+    except Exception:  # of the items' own methods
+        return value

@@ -9,6 +9,11 @@ from imports import OWN, is_installed
 MOST_HELD = 1000
 LOOKED_AT = "<cell>"  # the name of code parsed for a look, and parsed again to run
 _LOOKED_AT = (LOOKED_AT, "<>")  # the other is IPython's
+# What pandas says of its own readers, of which nothing follows for the data.
+_OF_READERS = re.compile(
+    "pandas only supports SQLAlchemy connectable|The default engine for reading|Falling back to the 'python' engine|"
+    "Workbook contains no default style|(?:Data Validation|Conditional Formatting|Unknown) extension is not supported"
+)
 _NUMBERS = re.compile(r"\\N\{[^}]*\}|\d+")
 
 
@@ -31,7 +36,7 @@ class Notices:
         import linecache
         import warnings
 
-        if filename in _LOOKED_AT:
+        if filename in _LOOKED_AT or _OF_READERS.match(str(message)):
             return
         if filename.startswith(OWN) or "/IPython/" in filename:  # at the end of a cell, or beside it
             filename = "<cell %d>" % self.kernel.count

@@ -13,16 +13,11 @@ from imports import own_imports
 
 MOST_PAGE_BYTES = 64 << 20  # of a page that is read
 MOST_ADDED_BYTES = 64 << 20  # to the pages of a run
-MOST_NAMED = 2  # addresses in a note
 BEGIN = re.compile(rb"<(?:!--|(script|link)\b([^>]*)>)", re.I)
-# Addresses in a script that loads others itself, as Altair's do.
-LOADS = re.compile(rb"createElement|\bimport\b")
-LOADED = re.compile(rb"""["'](https://(?:cdn\.jsdelivr\.net|unpkg\.com|cdnjs\.cloudflare\.com)/[^"'\s]{1,200})["']""")
-MOST_LOADER_BYTES = 100_000
-VEGA_WANTED = re.compile(rb'''maybeLoadScript\("(vega[\w-]*)", "([\w.-]+)"\)''')
 END = re.compile(rb"</script\s*>", re.I)
 ATTRIBUTE = re.compile(rb"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 NUMBER = r"[\w.-]+"
+PLOTLY_FILE = re.compile(r"(?:dist/)?plotly(?:\.min)?\.js")
 READY = "/usr/local/share/code-sandbox/pages"  # of our images: Vega, and packages of npm that only browsers run
 PACKAGES = (READY, "/opt/node/node_modules")
 OTHER_NAMES = {"font-awesome": "@fortawesome/fontawesome-free"}  # of packages at cdnjs
@@ -45,33 +40,12 @@ def bokeh_script(version, name):
     return read(os.path.join(os.path.dirname(bokeh.__file__), "server", "static", "js", name + ".min.js"))
 
 
-def vega_script(version, name):
-    """The script of vega-embed with the other two in it, for that; for the others nothing."""
-    return vega_bundle() if name == "vega-embed" else ""
-
-
-@functools.cache
-def vega_bundle():
-    try:
-        return read(os.path.join(READY, "vega.js"))
-    except OSError:
-        import vl_convert
-
-        return vl_convert.javascript_bundle()
-
-
-def vega_loaded(content):
-    """What goes before a script of Altair's that loads Vega: Vega, and the names and versions that the script takes it by."""
-    wanted = VEGA_WANTED.findall(content)
-    script = wanted and find_script("https://cdn.jsdelivr.net/npm/vega-embed@0")
-    if not script:
-        return b""
-    versions = b",".join(b'%s_version:"%s"' % (name.replace(b"-", b""), version) for name, version in wanted)
-    return b"<script>%s;var VEGA_DEBUG={%s}</script>" % (script, versions)
-
-
 def npm_file(version, name, path=None):
     """The text of a file of a package of npm, or of the one that browsers load; pictures and fonts are in style sheets."""
+    if name.startswith("plotly.js") and PLOTLY_FILE.fullmatch(path or ""):
+        return plotly_script(version)
+    if name in ("vega", "vega-lite", "vega-embed") and not path:
+        return read(os.path.join(READY, "vega.js")) if name == "vega-embed" else ""  # which has the other two in it
     for folder in PACKAGES:
         package = os.path.join(folder, name)
         try:
@@ -79,7 +53,7 @@ def npm_file(version, name, path=None):
         except OSError:
             continue
         if same_major(version, facts["version"]):
-            path = os.path.join(package, path or facts.get("jsdelivr") or facts["unpkg"])
+            path = form_of(os.path.join(package, path or facts.get("jsdelivr") or facts["unpkg"]))
             text = read(path)
             if path.endswith("/leaflet.js"):
                 text += leaflet_icons(os.path.dirname(path))
@@ -89,16 +63,22 @@ def npm_file(version, name, path=None):
     return None
 
 
-def cdnjs_file(version, name, path):
-    return npm_file(version, OTHER_NAMES.get(name.lower(), name.lower()), path if name in OTHER_NAMES else "dist/" + path)
+def form_of(path):
+    """The file of a package, or its short or long form in its place."""
+    stem, kind = os.path.splitext(path.replace(".min.", "."))
+    return next((form for form in (path, stem + ".min" + kind, stem + kind) if os.path.isfile(form)), path)
 
 
-def jquery_script(version):
-    return npm_file(version, "jquery", "dist/jquery.min.js")
-
-
-def d3_script(version):
+def d3_file(version):
+    if version.partition(".")[0] == "3":
+        return npm_file(version, "d3v3", "d3.min.js")
     return npm_file(version, "d3", "dist/d3.min.js")
+
+
+def cdnjs_file(version, name, path):
+    if name == "d3":
+        return d3_file(version)
+    return npm_file(version, OTHER_NAMES.get(name.lower(), name.lower()), path if name in OTHER_NAMES else "dist/" + path)
 
 
 def glyphicons():
@@ -144,20 +124,13 @@ def same_major(wanted, there):
 # Whole addresses, and functions that return the script of that version and name, or None for another installed version.
 LIBRARIES = (
     (r"https?://cdn\.plot\.ly/plotly-(?P<version>latest|[\d.]+?)(?:\.min)?\.js", plotly_script),
-    (r"https?://cdnjs\.cloudflare\.com/ajax/libs/plotly\.js/(?P<version>%s)/plotly(?:\.min)?\.js" % NUMBER, plotly_script),
-    (
-        r"https?://(?:cdn\.jsdelivr\.net/npm|unpkg\.com)/plotly\.js(?:-dist)?(?:-min)?(?:@(?P<version>%s))?/(?:dist/)?plotly(?:\.min)?\.js"
-        % NUMBER,
-        plotly_script,
-    ),
     (r"plotly\.min\.js(?P<version>)", plotly_script),  # the file beside the page that include_plotlyjs="directory" makes
     (
         r"https?://cdn\.bokeh\.org/bokeh/(?:release|dev)/(?P<name>bokeh(?:-(?:api|gl|mathjax|tables|widgets))?)-(?P<version>\d[\w.]*?)(?:\.min)?\.js",
         bokeh_script,
     ),
-    (r"https://cdn\.jsdelivr\.net/npm/(?P<name>vega(?:-lite|-embed)?)@(?P<version>%s)" % NUMBER, vega_script),
-    (r"https?://code\.jquery\.com/jquery-(?P<version>[\d.]+?)(?:\.min)?\.js", jquery_script),
-    (r"https?://d3js\.org/d3\.v(?P<version>\d+)(?:\.min)?\.js", d3_script),
+    (r"https?://code\.jquery\.com/jquery-(?P<version>[\d.]+?)(?:\.min)?\.js", lambda version: npm_file(version, "jquery", "dist/jquery.min.js")),
+    (r"https?://d3js\.org/d3\.v(?P<version>\d+)(?:\.min)?\.js", d3_file),
     (r"https?://(?:netdna|maxcdn)\.bootstrapcdn\.com/bootstrap/3[\d.]+/css/bootstrap-glyphicons\.css", glyphicons),
     (r"https?://cdn\.jsdelivr\.net/gh/python-visualization/folium(?:@main)?/folium/templates/(?P<path>[\w.]+)", folium_file),
     (r"https?://cdnjs\.cloudflare\.com/ajax/libs/(?P<name>[\w.-]+)/(?P<version>%s)/(?P<path>[\w./-]+)" % NUMBER, cdnjs_file),
@@ -210,10 +183,6 @@ def attributes(tag):
     return found
 
 
-def is_remote(address):
-    return address.lower().startswith(("http://", "https://", "//"))
-
-
 class Pages:
     """The repair of one run's pages."""
 
@@ -222,53 +191,33 @@ class Pages:
         self.scripts = set()  # addresses of scripts already in the page
 
     def whole(self, data):
-        """The page with installed scripts put in, and the addresses that it still loads."""
-        missing, parts, at = [], [], 0
+        """The page with installed scripts and style sheets put in."""
+        parts, at = [], 0
         self.scripts.clear()
         match = BEGIN.search(data)
         while match:
             name, named = (match[1] or b"").lower(), attributes(match[2] or b"")
-            end = match.end()
+            begin, end, put_in = match.start(), match.end(), None
             if name == b"link":
-                address = named.get("href", "")
-                if "stylesheet" in named.get("rel", "").lower().split() and is_remote(address):
-                    found = None if named.get("media") else self._script(address, "css")
-                    if found is None:
-                        missing.append(address)
-                    else:
-                        parts += [data[at : match.start()], b"<style>", found, b"</style>"]
-                        at = end
+                if "stylesheet" in named.get("rel", "").lower().split() and not named.get("media"):
+                    put_in = b"<style>%s</style>", self._script(named.get("href", ""), "css")
             elif name:
                 close = END.search(data, end)
                 if close is None:
                     break
-                address, content = named.get("src", ""), data[end : close.start()][: MOST_LOADER_BYTES + 1]
-                found = self._script(address) if address and not content.strip() else None
-                if found is not None:
+                if named.get("src") and not data[end : close.start()].strip():
                     kind = b' type="module"' if named.get("type", "").lower() == "module" else b""
-                    parts += [data[at : match.start()], b"<script%s>" % kind, found, b"</script>"]
-                    at = close.end()
-                elif is_remote(address):
-                    missing.append(address)
-                elif len(content) <= MOST_LOADER_BYTES and (vega := self._vega(content)):
-                    parts += [data[at : match.start()], vega]
-                    at = match.start()
-                elif len(content) <= MOST_LOADER_BYTES and LOADS.search(content):
-                    missing += [loaded.decode("utf-8", "replace") for loaded in LOADED.findall(content)]
+                    put_in = b"<script" + kind + b">%s</script>", self._script(named["src"])
                 end = close.end()
             else:
                 end = data.find(b"-->", end)
                 if end < 0:
                     break
+            if put_in and put_in[1] is not None:
+                parts += [data[at:begin], put_in[0] % put_in[1]]
+                at = end
             match = BEGIN.search(data, end)
-        return b"".join([*parts, data[at:]]) if parts else data, list(dict.fromkeys(missing))
-
-    def _vega(self, content):
-        vega = vega_loaded(content)
-        if len(vega) > self.left:
-            return b""
-        self.left -= len(vega)
-        return vega
+        return b"".join([*parts, data[at:]]) if parts else data
 
     def _script(self, address, kind="javascript"):
         """The script or style sheet, once for a page: the second time it is empty."""
@@ -282,17 +231,17 @@ class Pages:
         return found
 
     def whole_file(self, path):
-        """Makes a file whole if that does no harm; tells the addresses that it still loads."""
+        """Makes a file whole if that does no harm."""
         with open(path, "rb") as file:
             was = os.fstat(file.fileno())
             data = file.read(MOST_PAGE_BYTES + 1)
         left = self.left
-        whole, missing = self.whole(data[:MOST_PAGE_BYTES])
+        whole = self.whole(data[:MOST_PAGE_BYTES])
         if whole == data[:MOST_PAGE_BYTES]:
-            return missing
+            return
         if len(data) > MOST_PAGE_BYTES or was.st_nlink > 1 or is_open(was):
             self.left = left
-            return missing + sorted(self.scripts)
+            return
         folder, name = os.path.split(path)
         beside = os.path.join(folder, ".%s.whole" % name[:200])
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -304,7 +253,6 @@ class Pages:
         except BaseException:
             os.unlink(beside)
             raise
-        return missing
 
 
 def is_open(file):
@@ -323,14 +271,3 @@ def is_open(file):
                 except OSError:
                     continue
     return False
-
-
-def note_of(path, missing):
-    """The note about a page that loads absent scripts."""
-    named = " and ".join(address[:200] for address in missing[:MOST_NAMED])
-    more = len(missing) - MOST_NAMED
-    return "note: %s needs %s%s, which nobody can load here: its link shows it without; a browser with internet access shows it all" % (
-        path,
-        named,
-        " and %d more" % more if more > 0 else "",
-    )

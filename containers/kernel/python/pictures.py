@@ -1,18 +1,30 @@
-"""Pictures: their size, figures drawn as PNG, and pictures that are too large made smaller."""
+"""Pictures: their size, figures drawn as PNG, and pictures that are too large made smaller.
+
+As a program it makes a file smaller, for `read_artifact`: it is asked and answers as document.py, with the picture in base64 for a text.
+"""
 
 import struct
 
 MOST_PIXELS = 4_000_000  # of a picture in a frame
 MOST_DRAWN_PIXELS = 25_000_000  # of a figure in its file
+MOST_DECODED_PIXELS = 100_000_000
+MOST_SIDE = 1568  # pixels of a picture that models take as it is
+MEMORY_BYTES, SECONDS = 800 << 20, 10  # of the program
 RASTERS = ("image/png", "image/jpeg")
 
 
-def pixels_of_png(data):
-    """How many pixels a PNG's header claims; 0 for anything else."""
-    if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
-        return 0
-    width, height = struct.unpack(">II", data[16:24])
-    return width * height
+def pixels_of(data):
+    """How many pixels a PNG's or JPEG's header claims, those that take more memory than 4 bytes each more often; 0 for anything else."""
+    if data[:8] == b"\x89PNG\r\n\x1a\n" and len(data) > 24:
+        width, height, depth = struct.unpack(">IIB", data[16:25])
+        return width * height * max(1, depth // 8)
+    at = 2 if data[:2] == b"\xff\xd8" else len(data)
+    while len(data) > at + 9:
+        kind, length, height, width = struct.unpack(">xBHxHH", data[at : at + 9])
+        if kind in (0xC0, 0xC1, 0xC2):
+            return width * height * (3 if kind == 0xC2 else 1)  # progressive
+        at += 2 + length
+    return 0
 
 
 def upright(picture):
@@ -30,31 +42,73 @@ def upright(picture):
 def smaller_picture(mime, data, most_bytes):
     """A picture that fits into a frame, as (type, data); no data where that cannot be made."""
     import io
+
+    try:
+        return shrunk(io.BytesIO(data), most_bytes, lambda size: (MOST_PIXELS / (size[0] * size[1])) ** 0.5)
+    except Exception:  # no Pillow, or unreadable for it: the file holds it
+        return mime, b""
+
+
+def shrunk(source, most_bytes, scale_of):
+    """A picture at the scale that its size wants, and smaller until it has no more bytes, as (type, data)."""
+    import io
     import warnings
 
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about pictures that are very large
+        picture = Image.open(source)
+        kinds = ("jpeg",) if picture.format == "JPEG" else ("png", "jpeg")
+        picture.draft(None, [max(1, int(min(1, scale_of(picture.size)) * side)) for side in picture.size])  # a JPEG is decoded at a smaller scale
+        if picture.width * picture.height > MOST_DECODED_PIXELS:
+            raise MemoryError
+        scale = scale_of(picture.size)
+        if picture.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
+            picture = picture.convert("I").point(lambda value: value * (1 / 256)).convert("L")
+        picture = picture.convert("RGBA" if "A" in picture.getbands() or "transparency" in picture.info else "RGB")
+    while scale * min(picture.size) >= 1:
+        if scale < 1:
+            picture = picture.resize([max(1, int(scale * side)) for side in picture.size], reducing_gap=2)
+        picture = upright(picture)
+        for kind in kinds:
+            buffer = io.BytesIO()
+            picture.convert("RGB" if kind == "jpeg" else picture.mode).save(buffer, kind)
+            if buffer.tell() <= most_bytes:
+                return "image/" + kind, buffer.getvalue()
+        scale = 0.5
+    raise MemoryError
+
+
+def main():
+    import base64
+    import json
+    import os
+    import resource
+    import sys
+
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")  # out of memory, this process goes and not the kernel
+    except OSError:
+        pass
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    request = json.loads(sys.stdin.readline())
     try:
         from PIL import Image
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about pictures that are very large
-            picture = Image.open(io.BytesIO(data))
-            if picture.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
-                picture = picture.convert("I").point(lambda value: value * (1 / 256)).convert("L")
-            picture = picture.convert("RGBA" if "A" in picture.getbands() or "transparency" in picture.info else "RGB")
-        scale = (MOST_PIXELS / (picture.width * picture.height)) ** 0.5
-        while scale * min(picture.size) >= 1:
-            if scale < 1:
-                picture = picture.resize([max(1, int(scale * side)) for side in picture.size])
-            picture = upright(picture)
-            for kind, mode in (("png", picture.mode), ("jpeg", "RGB")):
-                buffer = io.BytesIO()
-                picture.convert(mode).save(buffer, kind)
-                if buffer.tell() <= most_bytes:
-                    return "image/" + kind, buffer.getvalue()
-            scale = 0.5
-    except Exception:  # no Pillow, or unreadable for it: the file holds it
-        pass
-    return mime, b""
+        Image.MAX_IMAGE_PIXELS = None
+        path = os.path.join(request["work_dir"], request["path"])
+        _, data = shrunk(path, request["limit_bytes"] // 4 * 3, lambda size: MOST_SIDE / max(size))
+        answer = {"text": base64.b64encode(data).decode(), "complete": True}
+    except ImportError:
+        answer = {"error": "missing", "detail": "Pillow"}
+    except MemoryError:
+        answer = {"error": "too_large"}
+    except Exception as error:  # a picture that is not as it should be
+        answer = {"error": "broken", "detail": ("%s: %s" % (type(error).__name__, error))[:500]}
+    print(json.dumps(answer))
 
 
 def figure_png(figure):
@@ -81,31 +135,30 @@ def figure_png(figure):
     return buffer.getvalue()
 
 
-BROWSER = "chromium-headless-shell"
+BROWSER = "/tmp/.code-sandbox-mcp/browser.sock"  # of the supervisor, where the image has one
 
 
-def page_png(page, width, height, scale):
-    """The picture of an HTML text by the image's headless browser, or nothing without one."""
+def ask_browser(page, **wanted):
+    """What the session's browser makes of an HTML text: a picture, with pdf=True a document, with script=… its value as JSON."""
+    import json
     import os
-    import shutil
-    import subprocess
+    import socket
     import tempfile
 
-    if shutil.which(BROWSER) is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        path, picture = os.path.join(folder, "page.html"), os.path.join(folder, "page.png")
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as browser:
+        path = os.path.join(folder, "page.html")
         with open(path, "w", encoding="utf-8", errors="replace") as file:
             file.write(page)
-        sizes = ["--window-size=%d,%d" % (width, height), "--force-device-scale-factor=%g" % scale]
-        command = [BROWSER, "--headless", "--no-sandbox", "--no-zygote", "--single-process", "--disable-gpu", "--enable-unsafe-swiftshader"]
-        command += ["--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir=" + folder, "--screenshot=" + picture, *sizes, "file://" + path]
-        # A browser reserves more memory than it takes.
-        subprocess.run(["sh", "-c", 'ulimit -d unlimited; exec "$@"', "sh", *command], stderr=subprocess.DEVNULL, check=False)
-        if os.path.exists(picture):
-            with open(picture, "rb") as file:
-                return file.read()
-    return None
+        try:
+            browser.connect(BROWSER)
+        except OSError:
+            raise RuntimeError("There is no browser in this image") from None
+        browser.sendall(json.dumps({"file": path, **wanted}).encode())
+        with browser.makefile("rb") as answers:
+            answer = answers.read()
+    if answer[:1] != b"\0":
+        raise RuntimeError("The browser gives no picture: %s" % (answer[1:].decode() or "it is busy"))
+    return json.loads(answer[1:]) if "script" in wanted else answer[1:]
 
 
 def is_figure(value):
@@ -166,3 +219,7 @@ class Viewer:
         if data:
             self.displays.publish({"image/png": data, "text/plain": repr(image)}, title or "")
         return bool(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -25,9 +25,9 @@ class PlainEngine:
     def parse(self, code, name):
         import ast
 
-        return self._compile(code, name, "exec", ast.PyCF_ONLY_AST)
+        return self.compile(code, name, "exec", ast.PyCF_ONLY_AST)
 
-    def _compile(self, source, name, mode, more=0):
+    def compile(self, source, name, mode, more=0):
         import ast
 
         flags = self.flags | more | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -44,9 +44,9 @@ class PlainEngine:
         except SyntaxError as e:
             raise self._explain(e, code) from None
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        parts = [self._compile(tree, name, "exec")] if tree.body else []
+        parts = [self.compile(tree, name, "exec")] if tree.body else []
         if last is not None:
-            parts.append(self._compile(ast.Expression(last.value), name, "eval"))
+            parts.append(self.compile(ast.Expression(last.value), name, "eval"))
         value = self._execute(parts)
         if last is not None and value is not None and not self._silenced(last, code):
             if self.kernel.engine is not None:  # code of the cell asked for it

@@ -41,7 +41,7 @@ def raise_oom_score():
 def fork_sibling():
     """Forks a process that is a child of this one's parent, if this one runs a single thread and the machine is known.
 
-    Returns True in the new process, False in this one, and None where nothing was forked. The C library's fork() knows no such
+    Returns 0 in the new process, its id in this one, and None where nothing was forked. The C library's fork() knows no such
     process: its work for other threads is not needed, and the id of the only one is set here.
     """
     number, place, offset = _CLONE.get(os.uname().machine, (0, 0, 0))
@@ -58,9 +58,9 @@ def fork_sibling():
     pid = syscall(*arguments)
     if pid == 0:
         python.PyOS_AfterFork_Child()
-        return True
+        return 0
     python.PyOS_AfterFork_Parent()
-    return False if pid > 0 else None
+    return pid if pid > 0 else None
 
 
 class Heap:

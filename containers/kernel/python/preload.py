@@ -9,6 +9,7 @@ from imports import import_quietly, is_in_cwd, own_imports
 # A fork during their import would take half of their preparations for forks.
 _HOOK_FORKS = ("concurrent.futures.thread", "logging")
 TURN_SECONDS = 2  # how long an import waits for a module that is being preloaded
+PAUSE_SECONDS = 8  # and how long a copy
 
 
 class Preload:
@@ -29,18 +30,24 @@ class Preload:
             for name in _HOOK_FORKS:
                 import_quietly(name)
         self.names = names
-        self.stdlib = getattr(sys, "stdlib_module_names", ())
+        self.stdlib = sys.stdlib_module_names
         self.turn = threading.RLock()
         self.waiting = 0
-        self.done = False
+        self.thread = None
+        self.stop = self.done = False
         self.hooks = [(builtins, "__import__"), (importlib, "import_module")]
         self.originals = [getattr(*hook) for hook in self.hooks]
         self.guards = [self._guard(original) for original in self.originals]
+        self.interval = sys.getswitchinterval()
+
+    def start(self):
+        """Begins, or goes on after a pause."""
+        import threading
+
+        self.stop = False
         for hook, guard in zip(self.hooks, self.guards):
             setattr(*hook, guard)
-        # The main thread gets the interpreter within this time when a run comes meanwhile.
-        self.interval = sys.getswitchinterval()
-        sys.setswitchinterval(0.0001)
+        sys.setswitchinterval(0.0001)  # the main thread gets the interpreter within this time when a run comes meanwhile
         self.thread = threading.Thread(target=self._import_all, name="preload", daemon=True)
         try:
             self.thread.start()
@@ -80,12 +87,27 @@ class Preload:
             for name in self.names:
                 while self.waiting:
                     time.sleep(0.001)
+                if self.stop:
+                    return
                 with self.turn:
                     if not is_in_cwd(name):  # a file of the user's runs when code imports it
                         with own_imports:
                             import_quietly(name)
         finally:
-            self.done = True
+            self.done = not self.stop
+
+    def is_running(self):
+        return self.thread is not None and self.thread.is_alive()
+
+    def pause(self):
+        """Stops between two modules, and reports whether it has."""
+        self.stop = True
+        if self.is_running():
+            self.thread.join(PAUSE_SECONDS)
+        if self.is_running():
+            return False
+        self._take_back()
+        return True
 
     def hold(self):
         """Before a fork: stops between two modules. A fork would copy locks that nobody releases."""

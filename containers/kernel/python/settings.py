@@ -2,7 +2,7 @@
 
 import os
 
-from imports import has_module
+from imports import OWN, has_module
 
 # Set where neither the image nor the server does.
 # Polars keeps its options in variables: it shows 8 columns of a frame, and does not wrap a wide one.
@@ -38,3 +38,6 @@ class Settings:
         os.environ.update({k: v for k, v in env.items() if k and "=" not in k and "\0" not in k + v})
         for name, value in DEFAULT_ENV.items():
             os.environ.setdefault(name, value)
+        if any(os.access(folder + "/chromium-headless-shell", os.X_OK) for folder in os.get_exec_path()):
+            for name in ("CHROME_PATH", "BROWSER_PATH"):  # of nokap, which saves tables, and of kaleido
+                os.environ.setdefault(name, os.path.join(os.path.dirname(OWN[:-1]), "bin", "code-sandbox-chrome"))

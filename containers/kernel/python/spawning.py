@@ -8,6 +8,8 @@ import os
 import sys
 from types import FunctionType
 
+from imports import own_imports
+
 _LOAD = """
 import os, pickle, sys
 os.chdir(folder)
@@ -24,12 +26,7 @@ class Definitions:
         self.path = path
 
     def __reduce__(self):
-        before, path = sys.path[:], [*self.path, cloudpickle_folder()]
-        sys.path[:] = path
-        try:
-            pickled = dump_definitions(self.namespace)
-        finally:
-            sys.path[:] = before
+        path, pickled = [*self.path, cloudpickle_folder()], dump_definitions(self.namespace)
         return exec, (_LOAD, {"folder": os.getcwd(), "path": path, "pickled": pickled})
 
 
@@ -43,12 +40,25 @@ def cloudpickle_folder():
     return os.devnull  # nothing is in there
 
 
+def load_cloudpickle():
+    """The package, which pickles the functions and classes of cells by value; None: the image lacks it."""
+    before = sys.path[:]
+    sys.path.append(cloudpickle_folder())
+    try:
+        with own_imports:
+            import cloudpickle
+        return cloudpickle if hasattr(cloudpickle.Pickler, "_dynamic_function_reduce") else None
+    except Exception:
+        return None
+    finally:
+        sys.path[:] = before
+
+
 def dump_definitions(namespace):
     import pickle
 
-    try:
-        from cloudpickle import dumps
-    except ImportError:
+    dumps = getattr(load_cloudpickle(), "dumps", None)
+    if dumps is None:
         return pickle.dumps({})
     found = {
         name: value for name, value in dict(namespace).items()

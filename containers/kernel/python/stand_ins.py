@@ -1,15 +1,12 @@
 """Stand-ins for stdin, exit(), quit() and progress bars as widgets."""
 
+import io
 
-class NoInput:
+
+class NoInput(io.TextIOBase):
     """sys.stdin of code that nobody can answer, and the bytes below it."""
 
-    encoding = "utf-8"
-    errors = "strict"
-    newlines = None
-    closed = False
-    name = "<stdin>"
-    mode = "r"
+    name, mode, encoding, errors = "<stdin>", "r", "utf-8", "strict"
 
     def _refuse(self, *_):
         raise EOFError("input is not available: nobody can answer while code runs")
@@ -26,14 +23,8 @@ class NoInput:
     def fileno(self):
         return 0
 
-    def isatty(self):
-        return False
-
     def readable(self):
         return True
-
-    def writable(self):
-        return False
 
     def close(self):
         pass

@@ -8,6 +8,7 @@ import zlib
 from types import SimpleNamespace
 from unittest import mock
 
+import charts
 import display
 import markup
 from test_support import LONG_GRACE, SupervisorTest, can_import
@@ -61,18 +62,28 @@ class Pauses(unittest.TestCase):
 
 
 class PlotlyImages(unittest.TestCase):
-    def test_png_is_drawn_where_there_is_no_browser(self):
-        def make(fig, format=None, scale=None, width=None, height=None):
-            raise RuntimeError("no Chrome")
+    def test_the_browser_draws_and_else_kaleido(self):
+        def make(fig, format=None, scale=None, width=None, height=None, validate=True):
+            return fig, format, scale, width, height
 
-        for available, error in ((True, "no Chrome"), (False, "no kaleido")):
-            module = SimpleNamespace(to_image=make, kaleido_available=lambda: available, KALEIDO_REQUIRED_MSG="no kaleido")
-            display.hook_to_image(module, lambda figure, *sizes: (figure, *sizes) if figure else None)
+        defaults = SimpleNamespace(default_format="png", default_width=700, default_height=500, default_scale=1)
+        for kaleido, drawn, asked, want in (
+            (False, "drawn", {}, ("drawn", "png", {"width": 9, "height": 500}, 1)),
+            (False, "drawn", {"format": "JPG", "width": 5, "scale": 2}, ("drawn", "jpeg", {"width": 5, "height": 500}, 2)),
+            (True, RuntimeError("no browser"), {"format": "svg"}, ({"layout": {"width": 9}}, "svg", None, None, None)),
+            (False, RuntimeError("no browser"), {}, RuntimeError),
+        ):
+            module = SimpleNamespace(
+                to_image=make, kaleido_available=lambda: kaleido, defaults=defaults, validate_coerce_fig_to_dict=lambda figure, validate: figure
+            )
+            charts.hook_to_image(module)
             self.assertTrue(module.kaleido_available())
-            self.assertEqual(module.to_image({"data": []}, "png", width=5), ({"data": []}, 5, None, None))
-            for arguments in (({"data": []}, "svg"), ({},)):
-                with self.assertRaisesRegex(RuntimeError, error):
-                    module.to_image(*arguments)
+            draw = mock.Mock(side_effect=[drawn] if isinstance(drawn, Exception) else lambda figure, *how: (drawn, *how))
+            with self.subTest(asked), mock.patch.object(charts, "draw_figure", draw):
+                if want is RuntimeError:
+                    self.assertRaises(want, module.to_image, {"layout": {"width": 9}}, **asked)
+                else:
+                    self.assertEqual(module.to_image({"layout": {"width": 9}}, **asked), want)
 
 
 class Markup(unittest.TestCase):
@@ -113,8 +124,7 @@ class Displays(SupervisorTest):
         self.assertEqual(answer.displays_total, 1)
 
     def test_an_existing_file_is_never_replaced(self):
-        with open(self.client.path("output", "image-1.png"), "w") as file:
-            file.write("mine")
+        self.write("output/image-1.png", "mine")
         os.symlink("/nonexistent", self.client.path("output", "image-2.png"))
         answer = self.completed("Png(%r, 'n')" % tiny_png())
         self.assertEqual(answer.displays[0]["path"], "output/image-3.png")

@@ -13,7 +13,7 @@ import tempfile
 import unittest
 import zipfile
 
-PROGRAM = pathlib.Path(__file__).with_name("document.py").read_text()
+PROGRAM = pathlib.Path(__file__).with_name("document.py")
 OFFICE = "application/vnd.openxmlformats-officedocument."
 WORD = OFFICE + "wordprocessingml.document"
 NOTEBOOK = "application/x-ipynb+json"
@@ -35,12 +35,12 @@ def word(body):
 
 
 class ReadsDocuments(unittest.TestCase):
-    def read(self, content, mime, limit=100_000, program=PROGRAM):
+    def read(self, content, mime, limit=100_000, program=(PROGRAM,)):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "file").write_bytes(content)
             request = {"work_dir": folder, "path": "file", "type": mime, "limit_bytes": limit}
             asked = json.dumps(request) + "\n"
-            told = subprocess.run([sys.executable, "-I", "-c", program], input=asked, capture_output=True, text=True, check=True)
+            told = subprocess.run([sys.executable, "-I", *program], input=asked, capture_output=True, text=True, check=True)
         return json.loads(told.stdout)
 
     def test_what_is_written(self):
@@ -55,12 +55,20 @@ class ReadsDocuments(unittest.TestCase):
             "<text:p>a<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>one</text:p><text:p>two</text:p></text:note-body>"
             '</text:note>b<annotation><creator>A</creator><text:p>c</text:p></annotation><text:s text:c="5"/>d</text:p>'
         )
+        shape = '<sp><cNvPr descr=""/><off y="{1}" x="{2}"/><p><t>{0}</t></p></sp>'.format
+        placed = '<sp><ph type="{0}"/><p><t>{0}</t></p></sp>'.format
         slides = zipped(
             ppt__presentation='<p xmlns:r="r"><sldId id="256" r:id="r2"/><sldId id="257" r:id="r1"/><sldId id="258" r:id="gone"/></p>',
             ppt___rels__presentation_xml_rels='<s><r Id="r1" Target="slides/slide1.xml"/><r Id="r2" Target="/ppt/slides/slide2.xml"/></s>',
-            ppt__slides__slide1="<p><t>one</t></p>", ppt__slides__slide2="<p><t>two</t></p>", ppt__notesSlides__notesSlide1="<p><t>note</t></p>",
-            ppt__notesSlides___rels__notesSlide1_xml_rels='<s><r Id="r1" Target="../notesMasters/n.xml"/><r Id="r2" Target="../slides/slide1.xml"/></s>',
+            ppt__slides__slide1="<s><spTree>" + shape("c", 1_000_000, 0) + shape("b", 100_000, 900) + shape("a", 200_000, 0) + "</spTree></s>",
+            ppt__slides__slide2='<s show="0"><spTree>' + placed("body") + placed("title") + "</spTree></s>",
+            ppt__slides___rels__slide1_xml_rels='<s><r Id="r1" Type="x/notesSlide" Target="../notesSlides/n1.xml"/><r Id="r2" Type="x/comments" Target="../c.xml"/></s>',
+            ppt__slides___rels__slide2_xml_rels='<s><r Id="r1" Type="x/slideLayout" Target="../l1.xml"/></s>',
+            ppt__l1='<s><sp><ph type="title"/><off x="0" y="5"/></sp><sp><ph type="body"/><off x="0" y="500000"/></sp></s>',
+            ppt__notesSlides__n1='<s><spTree><sp><ph type="sldNum"/><p><t>7</t></p></sp><sp><p><t>note</t></p></sp></spTree></s>',
+            ppt__c='<l><cm authorId="0"><text>why?</text></cm></l>', ppt__commentAuthors='<l><a id="0" name="Ada"/></l>',
         )
+        told = "--- slide 1 (hidden) ---\ntitle\nbody\n--- slide 2 ---\na\nb\nc\n--- notes of slide 2 ---\nnote\n[comment : why?]\n"
         removed = "<w:del><w:r><w:delText>x</w:delText></w:r></w:del><w:moveFrom>" + r("x") + "</w:moveFrom>"
         table = "<w:tbl>" + row(cell(p(r("a"))) + cell(p(r("b")) + p(r("c")))) + "</w:tbl>"
         for name, content, mime, want in (
@@ -73,38 +81,66 @@ class ReadsDocuments(unittest.TestCase):
             ("a table of OpenDocument", zipped(content=odf("<table-row>" + "<table-cell><text:p>a</text:p></table-cell>" * 2 + "</table-row>")), OPEN_TEXT, "a | a\n"),
             ("notes and comments in OpenDocument", zipped(content=odf(aside)), OPEN_TEXT, "a[one two]b[c]     d\n"),
             ("a hyphen that does not break", word(p(r("a") + "<w:r><w:noBreakHyphen/></w:r>" + r("b"))), WORD, "a-b\n"),
-            ("slides in their order, with their notes", slides, SLIDES, "--- slide 1 ---\ntwo\n--- slide 2 ---\none\n--- notes of slide 2 ---\nnote\n"),
+            ("slides in their order, with their notes", slides, SLIDES, told),
             ("a gzip file", gzip.compress("é\n".encode() * 50_000), "application/gzip", "é\n" * 33_333),
         ):
             with self.subTest(name):
                 answer = self.read(content, mime)
                 self.assertEqual(answer.get("text", answer), want)
 
-    def test_cells_of_a_sheet(self):
-        def cell(text, repeated=1, **has):
-            named = "".join(f' o:{name.replace("_", "-")}="{value}"' for name, value in has.items())
-            return f'<t:table-cell t:number-columns-repeated="{repeated}"{named}><p>{text}</p></t:table-cell>'
+    def test_formulas_are_on_one_line(self):
+        math = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+        r = "<m:r><m:t>{}</m:t></m:r>".format
+        raised = '<w:r><w:rPr><w:vertAlign w:val="{1}"/></w:rPr><w:t>{0}</w:t></w:r>'.format
+        for body, want in (
+            (f"<m:f><m:num>{r('a+b')}</m:num><m:den>{r('2c')}</m:den></m:f>", "(a+b)/(2c)"),
+            (f"<m:sSup><m:e>{r('e')}</m:e><m:sup>{r('10')}</m:sup></m:sSup>", "e^10"),
+            (f"<m:rad><m:deg/><m:e>{r('x')}</m:e></m:rad>", "√x"),
+            (f'<m:nary><m:naryPr><m:chr m:val="∑"/></m:naryPr><m:sub>{r("i=1")}</m:sub><m:sup>{r("n")}</m:sup><m:e>{r("i")}</m:e></m:nary>', "∑_(i=1)^n i"),
+            (f"<m:d><m:e>{r('a')}</m:e><m:e>{r('b')}</m:e></m:d>", "(a|b)"),
+            (raised("23", "superscript") + raised("2", "subscript") + raised("st", "superscript") + raised("x+1", "superscript"), "²³₂st^(x+1)"),
+        ):
+            with self.subTest(want):
+                answer = self.read(word(f'<w:p xmlns:m="{math}">{body}</w:p>'), WORD)
+                self.assertEqual(answer.get("text", answer), want + "\n")
 
-        def row(*cells, repeated=1):
-            return f'<t:table-row t:number-rows-repeated="{repeated}">{"".join(cells)}</t:table-row>'
-
-        empty = '<t:table-cell t:number-columns-repeated="16000"/>'
-        rows = (
-            row(cell("NA"), cell("None", value_type="string"), cell("#DIV/0!", value_type="error"), empty),
-            row(cell("25:30:00", value_type="time", time_value="PT25H30M00S"), cell("12.3 %", value_type="percentage", value="0.123")),
-            row(cell("bad", value_type="float", value="x"), cell("1.7.", value_type="date", date_value="2024-07-01T00:00:00")),
-            row(cell("a", 2), "<t:table-cell/>", cell("0", value_type="float", value="0"), repeated=2),
-            row(empty, repeated=70_000),
-            row(cell("far")),
-            row(empty, repeated=900_000),
+    def test_charts_are_tables(self):
+        series = "<ser><tx><f>A1</f><v>{}</v></tx><cat><pt idx='0'><v>Q1</v></pt><pt idx='2'><v>Q3</v></pt></cat><val><pt idx='0'><v>{}</v></pt><pt idx='2'><v>4</v></pt></val></ser>"
+        made = zipped(
+            word__document='<w:body xmlns:w="w" xmlns:r="r"><w:p><w:r><w:t>a</w:t><w:docPr descr="Sales by quarter"/><w:chart r:id="c1"/></w:r></w:p></w:body>',
+            word___rels__document_xml_rels='<s><r Id="c1" Type="x/chart" Target="charts/c.xml"/><r Id="h" Type="x/header" Target="h.xml"/><r Id="n" Type="x/comments" Target="n.xml"/></s>',
+            word__charts__c="<c><title><t>Sales</t></title>" + series.format("north", 1.5) + series.format("south", 2) + "</c>",
+            word__h="<w:hdr xmlns:w='w'><w:p><w:r><w:t>Top</w:t></w:r></w:p></w:hdr>",
+            word__n="<w:c xmlns:w='w'><w:comment w:id='3' w:author='Ada'><w:p><w:r><w:t>why</w:t></w:r></w:p></w:comment></w:c>",
         )
-        book = f'<o xmlns:t="urn:oasis:names:tc:opendocument:xmlns:table:1.0" xmlns:o="o"><t:table t:name="A">{"".join(rows)}</t:table></o>'
         want = (
-            "--- sheet A ---\nNA,None,#DIV/0!\n25:30:00,0.123\nbad,2024-07-01\na,a,,0\na,a,,0\n[70000 empty rows]\nfar\n"
+            "--- header ---\nTop\na\n[picture: Sales by quarter]\n[chart: Sales]\n | north | south\nQ1 | 1.5 | 2\nQ3 | 4 | 4\n"
+            "--- comments ---\n[comment 3] Ada: why\n"
         )
-        answer = self.read(zipped(content=book), OPEN + "spreadsheet")
+        answer = self.read(made, WORD)
         self.assertEqual(answer.get("text", answer), want)
-        self.assertEqual(self.read(zipped(content=book), OPEN + "spreadsheet", 20)["lines_left"], 7)
+
+    def test_books_and_letters(self):
+        book = io.BytesIO()
+        with zipfile.ZipFile(book, "w") as archive:
+            archive.writestr("META-INF/container.xml", '<c><rootfile full-path="o/b.opf"/></c>')
+            archive.writestr("o/b.opf", '<p><item id="a" href="a%20b.xhtml"/><item id="b" href="b.xhtml"/><itemref idref="b"/><itemref idref="a"/></p>')
+            archive.writestr("o/a b.xhtml", "<p>later</p>")
+            archive.writestr("o/b.xhtml", "<head><title>x</title></head><h1>First</h1><p>one &amp; <b>t</b>wo</p>")
+        letter = (
+            b"From: a@example.com\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n"
+            b"--x\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n" + base64.b64encode("<p>Zoë</p><p>two</p>".encode())
+            + b"\r\n--x\r\nContent-Type: text/csv\r\nContent-Disposition: attachment; filename=a.csv\r\n\r\na,b\r\n--x--\r\n"
+        )
+        russian = "Subject: Привет\nContent-Type: text/plain; charset=koi8-r\n\nКак дела?\n"
+        for content, mime, want in (
+            (russian.encode("koi8-r"), "message/rfc822", "Subject: Привет\n\nКак дела?\n"),
+            (book.getvalue(), "application/epub+zip", "--- chapter 1 ---\nFirst\none & two\n--- chapter 2 ---\nlater\n"),
+            (letter, "message/rfc822", "From: a@example.com\nSubject: Grüße\n\nZoë\ntwo\n[attached: a.csv, text/csv, 3 bytes]\n"),
+        ):
+            with self.subTest(want):
+                answer = self.read(content, mime)
+                self.assertEqual(answer.get("text", answer), want)
 
     def test_a_notebook_is_its_cells(self):
         picture = base64.b64encode(bytes(3000)).decode()
@@ -161,8 +197,8 @@ class ReadsDocuments(unittest.TestCase):
         self.assertEqual([line.split(" ", 3)[-1].split()[-1] for line in text.splitlines()], ["'a\\nb'", "folder/über"])
 
     def test_what_a_library_prints_is_no_answer(self):
-        noisy = "def noisy(path):\n    print('WARNING')\n    os.system('echo more')\n    yield 'text'\nREADERS['x/y'] = noisy\n"
-        answer = self.read(b"", "x/y", program=PROGRAM.replace("if __name__", noisy + "if __name__"))
+        noisy = "def noisy(path):\n    print('WARNING')\n    os.system('echo more')\n    yield 'text'\ndocument.READERS['x/y'] = noisy\ndocument.main()"
+        answer = self.read(b"", "x/y", program=("-c", f"import os, sys\nsys.path.append({str(PROGRAM.parent)!r})\nimport document\n{noisy}"))
         self.assertEqual(answer, {"text": "text", "complete": True})
 
     def test_what_cannot_be_read(self):

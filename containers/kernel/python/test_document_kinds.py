@@ -16,12 +16,14 @@ import zipfile
 
 from test_support import can_import
 
-PROGRAM = pathlib.Path(__file__).with_name("document.py").read_text()
+PROGRAM = pathlib.Path(__file__).with_name("document.py")
 OFFICE, OPEN = "application/vnd.openxmlformats-officedocument.", "application/vnd.oasis.opendocument."
 TYPES = {
     "docx": OFFICE + "wordprocessingml.document", "xlsx": OFFICE + "spreadsheetml.sheet", "xlsb": "application/vnd.ms-excel",
     "ods": OPEN + "spreadsheet", "odt": OPEN + "text", "pdf": "application/pdf", "zip": "application/zip", "tar": "application/x-tar",
-    "gz": "application/gzip", "bz2": "application/x-bzip2", "xz": "application/x-xz", "zst": "application/zstd",
+    "parquet": "application/vnd.apache.parquet", "feather": "application/vnd.apache.arrow.file", "sqlite": "application/vnd.sqlite3",
+    "duckdb": "application/vnd.duckdb", "gz": "application/gzip", "bz2": "application/x-bzip2", "xz": "application/x-xz", "zst": "application/zstd",
+    "eml": "message/rfc822",
 }
 
 
@@ -129,6 +131,8 @@ def write_text():
 
 def write_pdf():
     import pypdf
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.ttfonts import TTFont
     from reportlab.pdfgen import canvas
 
     c = canvas.Canvas("a.pdf")
@@ -142,11 +146,55 @@ def write_pdf():
     c.acroForm.textfield(name="who", value="Ada", y=600)
     c.acroForm.checkbox(name="paid", checked=True, y=500)
     c.save()
+    c = canvas.Canvas("divided.pdf")
+    for y, line in (90, "a line di-"), (76, "vides, and Anna-"), (62, "Lena"):
+        c.drawString(72, y, line)
+    c.save()
     for name, user in ("open.pdf", ""), ("locked.pdf", "secret"):
         w = pypdf.PdfWriter(clone_from="a.pdf")
         w.encrypt(user, "owner", algorithm="AES-256")
         w.write(name)
     write("broken.pdf", b"%PDF-1.7 and nothing more")
+    pdfmetrics.registerFont(TTFont("DejaVu", "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"))
+    c = canvas.Canvas("turned.pdf", pagesize=(400, 600))
+    c.setPageRotation(90)
+    c.translate(100, 100)
+    c.rotate(90)
+    for x, cell in (0, "left"), (200, "right"):
+        c.drawString(x, 0, cell)
+        c.drawString(x, -30, cell + "er")
+    c.showPage()
+    c.setPageRotation(0)
+    c.setFont("DejaVu", 12)
+    c.drawString(72, 500, "םולש")
+    c.save()
+
+
+def write_tables():
+    import sqlite3
+
+    import duckdb
+    import openpyxl
+    import pandas as pd
+    from openpyxl.comments import Comment
+
+    book = book_of(("q", "n"), ("Q1", 1), ("Q2", 2))
+    book.active.row_dimensions[2].hidden = book.active.column_dimensions["C"].hidden = True
+    book.active["A1"].comment = Comment("why?", "Ada")
+    chart = openpyxl.chart.BarChart()
+    chart.title = "Sales"
+    chart.add_data(openpyxl.chart.Reference(book.active, min_col=2, min_row=1, max_row=3), titles_from_data=True)
+    book.active.add_chart(chart, "E5")
+    book.create_sheet("Past").sheet_state = "hidden"
+    book.save("besides.xlsx")
+    frame = pd.DataFrame({"n": [1, None], "at": pd.to_datetime(["2026-01-02 03:04:05.000000006"] * 2)})
+    frame.to_parquet("a.parquet")
+    frame.to_feather("a.feather")
+    with contextlib.closing(sqlite3.connect("a.sqlite")) as con, con:
+        con.execute("create table orders(id integer primary key, name, photo blob)")
+        con.executemany("insert into orders(name, photo) values (?, ?)", [("Ada", b"xyz")] * 12)
+    with duckdb.connect("a.duckdb") as con:
+        con.execute("create schema s; create table s.t as select 'POINT(1 2)'::geometry as g")
 
 
 def write_packed():
@@ -157,6 +205,7 @@ def write_packed():
         with tarfile.open(f"a.{end}", "w:" + end.partition(".")[2]) as tar:
             tar.add("a.zip")
     write("a.tar.zst", zstandard.compress(pathlib.Path("a.tar").read_bytes()))
+    write("a.eml", "Subject: Счёт\n\nСегодня мы отправляем вам счёт за ноябрь".encode("cp1251"))
     write("a.csv.gz", gzip.compress("a,b\n1,ü\n".encode()))
     zst = zstandard.compress(b"a,b\n") + zstandard.compress("1,ü\n".encode())
     write("a.csv.zst", zst)
@@ -169,12 +218,12 @@ class Kinds(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         with contextlib.chdir(cls.folder):
-            for make in write_word, write_sheets, write_binary_sheets, write_text, write_pdf, write_packed:
+            for make in write_word, write_sheets, write_binary_sheets, write_text, write_pdf, write_tables, write_packed:
                 make()
 
     def read(self, name):
         request = {"work_dir": self.folder, "path": name, "type": TYPES[name.rpartition(".")[2]], "limit_bytes": 100_000}
-        program = [sys.executable, "-I", "-c", PROGRAM]
+        program = [sys.executable, "-I", PROGRAM]
         told = subprocess.run(program, input=json.dumps(request) + "\n", capture_output=True, text=True, check=True)
         return json.loads(told.stdout)
 
@@ -185,15 +234,23 @@ class Kinds(unittest.TestCase):
             ("a.xlsx", sales + "\nŁódź,2.5,2024-07-02", "--- sheet Empty ---"),
             ("a.ods", sales, "--- sheet Empty ---"),
             ("seen.xlsx", "NA,None,null,n/a\n#DIV/0!,25:30:00,TRUE\n1900-01-03\n[59996 empty rows]\n,far\n--- sheet Next ---\nafter\n"),
-            ("errors.xlsb", "--- sheet Sums ---\n1.5,#DIV/0!\n\n,,#N/A\n"),
+            ("errors.xlsb", "--- sheet Sums ---\n1.5\n"),
             ("odd.xlsx", "TRUE\nx\n"),
             ("formula.xlsx", '--- sheet Sheet ---\n"a, b",1\nc,2\nsum,=SUM(B1:B2)\n'),
             ("a.odt", "Title\none two three\n"),
             ("a.pdf", "--- page 1 ---\npage with number 1\n--- page 2 ---\npage with number 2\n"),
-            ("row.pdf", "--- fields of the form ---\nwho: Ada\npaid: Yes\n--- page 1 ---\nBAIN, J  ", " DIRECTOR ", " 37.96\n"),
+            ("row.pdf", "--- fields of the form ---\nwho: Ada\npaid: Yes\n--- page 1 ---\n", "BAIN, J   DIRECTOR   37.96\n"),
+            ("divided.pdf", "a line divides, and Anna-Lena\n"),
             ("open.pdf", "page with number 2"),
+            ("turned.pdf", "left     right\n\nlefter   righter\n--- page 2 ---\n", "שלום"),
+            ("besides.xlsx", "Q2,2\n[hidden rows: 2]\n[hidden columns: C]\n[comment at A1, Ada: why?]\n[chart: Sales]\n | 'Sheet'!B1\n", "--- sheet Past (hidden) ---"),
+            ("a.parquet", "--- a.parquet: 2 rows ---\nn DOUBLE, at TIMESTAMP_NS\nn,at\n1.0,2026-01-02 03:04:05.000000006\n,2026"),
+            ("a.feather", "--- a.feather: 2 rows ---\nn double, at timestamp[ns]\nn,at\n1,2026-01-02 03:04:05.000000006\n"),
+            ("a.sqlite", "--- orders: 12 rows ---\nid INTEGER, name, photo BLOB\nid,name,photo\n1,Ada,[3 bytes]\n"),
+            ("a.duckdb", "--- s.t: 1 row ---\ng GEOMETRY\ng\nPOINT (1 2)\n"),
             ("a.zip", " 1000 ", "folder/one.txt\n", "zwei.csv\n"),
             *((name, "a.zip\n") for name in ("a.tar", "a.tar.gz", "a.tar.bz2", "a.tar.xz", "a.tar.zst")),
+            ("a.eml", "Subject: Счёт\n\nСегодня мы"),
             ("a.csv.gz", "a,b\n1,ü\n"),
             ("a.csv.zst", "a,b\n1,ü\n"),
         ):

@@ -1,4 +1,4 @@
-"""Freezing and waking variables (freezing.py, waking.py), with a kernel that the test itself speaks to."""
+"""Variables that are written and read (kept/), with a kernel that the test itself speaks to."""
 
 import os
 import shutil
@@ -26,6 +26,10 @@ class FrozenTest(unittest.TestCase):
             done = kernel.run(code)
             self.assertIsNone(done.get("error"), done)
         return done
+
+    def write(self, name, text):
+        with open(os.path.join(self.folder, name), "w") as file:
+            file.write(text)
 
     def value(self, kernel, expression):
         return self.run_all(kernel, expression)["result"]
@@ -175,22 +179,19 @@ class Identity(FrozenTest):
         self.assertEqual(self.value(kernel, self.CHECK), "True")
 
     def test_also_where_another_variable_cannot_be_read(self):
-        with open(os.path.join(self.folder, "mine.py"), "w") as file:
-            file.write("class Gone: pass\nclass Torn:\n    def __setstate__(self, state): raise ValueError('old')\n")
+        self.write("mine.py", "class Gone: pass\nclass Torn:\n    def __setstate__(self, state): raise ValueError('old')\n")
         self.freeze(
             "import mine\ninner = [7]\nfirst = [mine.Gone(), [8]]\nfirst[0].x = inner\nkeeps = first[1]\nrefers = [first]\n"
             "torn = mine.Torn(); torn.x = [9]; torn.when = __import__('datetime').date(2020, 1, 2)\n"
-            "date = __import__('datetime').date(2021, 1, 2)\nafter = [torn.x, inner]\n" + self.SHARED
+            "date = __import__('datetime').date(2021, 1, 2)\nafter = [torn.x, inner]\nholds = [torn]\n" + self.SHARED
         )
-        with open(os.path.join(self.folder, "mine.py"), "w") as file:
-            file.write("class Torn:\n    def __setstate__(self, state): raise ValueError('new')\n")
+        self.write("mine.py", "class Torn:\n    def __setstate__(self, state): raise ValueError('new')\n")
         kernel, woken = self.wake()
-        why = "it needs mine.Gone (AttributeError: "
+        why, torn = "it needs mine.Gone (AttributeError: ", "it cannot be made again (ValueError: new)"
         self.assertEqual({name: text[: len(why)] for name, text in lost(woken).items()}, {
-            "first": why, "refers": why, "torn": "it cannot be made again (ValueError: new)"[: len(why)],
-            "after": "it shares something with a variable that could not be read"[: len(why)],
+            "first": why, "refers": why, "torn": torn[: len(why)], "holds": torn[: len(why)],
         })
-        self.assertEqual(self.value(kernel, "inner, keeps, date.year"), "([7], [8], 2021)")
+        self.assertEqual(self.value(kernel, "inner, keeps, date.year, after, after[1] is inner"), "([7], [8], 2021, [[9], [7]], True)")
         self.assertEqual(self.value(kernel, self.CHECK), "True")
 
 
@@ -243,19 +244,16 @@ class Losses(FrozenTest):
         self.assertEqual(self.value(kernel, "x, 'waking' in globals()"), "(1, False)")
 
     def test_what_has_a_hole_is_named_though_it_cannot_be_written_again(self):
-        with open(os.path.join(self.folder, "mine.py"), "w") as file:
-            file.write("class Rule: pass\nclass Zone:\n    def __init__(self): self.rules = [Rule()]\n")
+        self.write("mine.py", "class Rule: pass\nclass Zone:\n    def __init__(self): self.rules = [Rule()]\n")
         self.freeze("import mine\nzone = mine.Zone()\nalso = [zone]\nx = 1")
-        with open(os.path.join(self.folder, "mine.py"), "w") as file:
-            file.write("class Zone:\n    def __reduce__(self): return Zone, (self.name,)\n")
+        self.write("mine.py", "class Zone:\n    def __reduce__(self): return Zone, (self.name,)\n")
         kernel, woken = self.wake()
         self.assertIn("it needs mine.Rule (", lost(woken)["zone"])
         self.assertIn("a part of it could not be made again (AttributeError: ", lost(woken)["also"])
         self.assertEqual(self.value(kernel, "x, 'zone' in globals()"), "(1, False)")
 
     def test_a_module_that_is_gone_costs_its_name(self):
-        with open(os.path.join(self.folder, "mine.py"), "w") as file:
-            file.write("x = 1")
+        self.write("mine.py", "x = 1")
         self.freeze("import mine, json as j\nx = 2")
         os.remove(os.path.join(self.folder, "mine.py"))
         kernel, woken = self.wake()
@@ -288,8 +286,7 @@ class Losses(FrozenTest):
         self.assertEqual(self.value(kernel, "small, len(medium)"), "(1, %d)" % (3 << 20))
 
     def test_a_method_that_never_ends_costs_its_variable(self):
-        with open(os.path.join(self.folder, "slow.py"), "w") as file:
-            file.write("class Slow:\n    def __reduce__(self):\n        while True: pass\n")
+        self.write("slow.py", "class Slow:\n    def __reduce__(self):\n        while True: pass\n")
         answer = self.freeze("import slow\nx = 1\ny = slow.Slow()", seconds=1)
         self.assertEqual(lost(answer), {"y": "it takes too long to be written"})
         self.assertEqual(self.value(self.wake()[0], "x"), "1")
@@ -301,11 +298,9 @@ class Losses(FrozenTest):
         self.assertEqual((answer["variables"], answer["lost"]), (4, []))
 
     def test_what_may_have_a_part_missing_that_there_is_no_time_to_look_for(self):
-        with open(os.path.join(self.folder, "mine.py"), "w") as file:
-            file.write("class Gone: pass\nclass Slow: pass\n")
+        self.write("mine.py", "class Gone: pass\nclass Slow: pass\n")
         self.freeze("import mine\nx = 1\ntorn = [mine.Gone()]\nslow = mine.Slow()\ny = [torn]")
-        with open(os.path.join(self.folder, "mine.py"), "w") as file:
-            file.write("class Slow:\n    def __reduce__(self):\n        while True: pass\n")
+        self.write("mine.py", "class Slow:\n    def __reduce__(self):\n        while True: pass\n")
         kernel, woken = self.wake(seconds=5)
         self.assertEqual(set(lost(woken)), {"torn", "slow", "y"})
         self.assertEqual(self.value(kernel, "x, 'y' in globals()"), "(1, False)")
@@ -330,11 +325,9 @@ class Files(FrozenTest):
         self.freeze("x = [1] * 1000\nbig = bytearray(500_000)\nnoise = __import__('random').Random(1).randbytes(50_000)\ny = 'text'")
         with open(self.path, "rb") as file:
             whole = file.read()
-        middle = len(whole) // 2
         forged = {
-            "empty": b"", "head": whole[:20], "cut": whole[:-1], "other": b"x" * len(whole), "zeros": whole[:16] + bytes(len(whole) - 40) + whole[-24:],
-            "huge piece": whole[:16] + b"vz" + b"\xff" * 8 + whole[26:], "no end": whole[:-24] + b"\xff" * 8 + whole[-16:],
-            "list": whole[:-24] + (16).to_bytes(8, "big") + whole[-16:], "left out": whole[:100] + whole[middle:],
+            "empty": b"", "head": whole[:20], "other": b"x" * len(whole), "zeros": whole[:16] + bytes(len(whole) - 40) + whole[-24:],
+            "huge piece": whole[:16] + b"vz" + b"\xff" * 8 + whole[26:],
         }
         for name, data in forged.items():
             with self.subTest(name):
@@ -346,14 +339,34 @@ class Files(FrozenTest):
                 self.assertEqual(self.value(kernel, "'x' in globals(), 1 + 1"), "(False, 2)")
         self.assertTrue(self.kernel().ask("wake", path=".state/none")["why"])
 
+    def test_of_a_file_that_is_cut_off_or_damaged_the_rest_comes_back_and_what_does_not_is_named(self):
+        self.freeze("def f(): return [1]\nx = f()\nnoise = __import__('random').Random(1).randbytes(50_000)\ny = 'text', noise\nz = 5")
+        with open(self.path, "rb") as file:
+            whole = file.read()
+        names, middle = {"f", "x", "noise", "y", "z"}, len(whole) // 2
+        damaged = {
+            "cut": (whole[:-1], names), "no end": (whole[:-24] + b"\xff" * 8 + whole[-16:], names),
+            "list": (whole[:-24] + (16).to_bytes(8, "big") + whole[-16:], names), "half": (whole[:middle], {"f", "x"}),
+            "left out": (whole[:middle] + whole[middle + 9 :], {"f", "x"}), "only names": (whole[: whole.index(b"}") + 20], set()),
+        }
+        for name, (data, there) in damaged.items():
+            with self.subTest(name):
+                with open(self.path, "wb") as file:
+                    file.write(data)
+                kernel, woken = self.wake()
+                self.assertEqual((woken["why"], woken["variables"], set(lost(woken))), ("", len(there), names - there), woken)
+                self.assertEqual(self.value(kernel, "sorted({*%r} & {*globals()})" % names), repr(sorted(there)))
+                if "f" in there:
+                    self.assertEqual(self.value(kernel, "f() == x"), "True")
+
     def test_a_bomb_in_a_pickle_costs_no_more_than_the_memory(self):
         sys.path.insert(0, HERE)
-        from pieces import VARIABLE, Writer
+        from kept.pieces import VARIABLE, Writer
 
         os.makedirs(os.path.dirname(self.path))
         with open(self.path, "wb") as file:
             writer = Writer(file)
-            writer.begin()
+            writer.begin({})
             writer.put_json(VARIABLE, {"name": "bomb"})
             writer.write(b"\x80\x05\x8e" + (1 << 40).to_bytes(8, "little"))  # the bytes of a terabyte
             writer.flush()
@@ -366,11 +379,9 @@ class Files(FrozenTest):
         self.assertEqual(self.value(kernel, "1 + 1"), "2")
 
     def test_an_import_that_never_ends(self):
-        with open(os.path.join(self.folder, "slow.py"), "w") as file:
-            file.write("")
+        self.write("slow.py", "")
         self.freeze("x = 1\nimport slow\ny = 2")
-        with open(os.path.join(self.folder, "slow.py"), "w") as file:
-            file.write("while True: pass")
+        self.write("slow.py", "while True: pass")
         kernel, woken = self.wake(seconds=0.5)
         self.assertEqual(set(lost(woken)), {"slow", "y"})
         self.assertEqual(self.value(kernel, "x"), "1")
@@ -379,8 +390,7 @@ class Files(FrozenTest):
 class Changes(FrozenTest):
     def test_what_code_has_changed_besides_variables(self):
         os.makedirs(os.path.join(self.folder, "lib"))
-        with open(os.path.join(self.folder, "lib", "mine.py"), "w") as file:
-            file.write("x = 1")
+        self.write("lib/mine.py", "x = 1")
         answer = self.freeze(
             "import os, random, sys, warnings\nos.environ['MINE'] = 'yes'\ndel os.environ['TERM']\nsys.path.append(os.getcwd() + '/lib')\n"
             "import mine\nos.makedirs('sub'); os.chdir('sub')\nrandom.seed(5)\nwarnings.simplefilter('error')"
@@ -440,8 +450,7 @@ class Changes(FrozenTest):
         self.assertEqual(self.value(self.wake()[0], "logging.root.level"), "10")
 
     def test_the_filter_of_a_packages_warning_waits_for_the_package(self):
-        with open(os.path.join(self.folder, "mine.py"), "w") as file:
-            file.write("class Odd(UserWarning): pass\nclass Other(UserWarning): pass\n")
+        self.write("mine.py", "class Odd(UserWarning): pass\nclass Other(UserWarning): pass\n")
         self.freeze(
             "import warnings\nimport mine as _hidden\nwarnings.simplefilter('error', _hidden.Odd)\n"
             "warnings.simplefilter('ignore', _hidden.Other)\ndel _hidden"
@@ -497,8 +506,7 @@ class Versions(FrozenTest):
                 kernel.close()
 
     def write_package(self, version, classes):
-        with open(os.path.join(self.folder, "mine.py"), "w") as file:
-            file.write("__version__ = %r\n" % version + classes)
+        self.write("mine.py", "__version__ = %r\n" % version + classes)
         shutil.rmtree(os.path.join(self.folder, "__pycache__"), ignore_errors=True)
 
     def test_functions_of_another_python_are_named(self):

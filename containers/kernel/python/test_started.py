@@ -1,8 +1,6 @@
 """What a run waits for, and what goes on after it: started.py, endless.py, awaited.py, event_loop.py."""
 
-import os
 import socket
-import time
 import unittest
 
 from test_support import LONG_GRACE, PATIENCE, SLOWNESS, SupervisorTest
@@ -342,12 +340,6 @@ class Tasks(SupervisorTest):
     def touch(self, name):
         with open(self.client.path(name), "w"):
             pass
-
-    def wait_for_file(self, name):
-        deadline = time.monotonic() + PATIENCE
-        while not os.path.exists(self.client.path(name)):
-            self.assertLess(time.monotonic(), deadline, "no file %s" % name)
-            time.sleep(0.005)
 
 
 # Something that prints when `go` has been set for long enough to be waited for, and how a later run waits for it.

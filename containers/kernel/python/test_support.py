@@ -258,7 +258,7 @@ class Kernel:
 
     def ask(self, kind, **fields):
         """Has the variables written or read."""
-        self.send({"type": kind, "path": self.FROZEN, "seconds": 20, **fields})
+        self.send({"type": kind, "path": self.FROZEN, "seconds": PATIENCE, **fields})
         return self.wait_for({"freeze": "frozen", "wake": "woken"}[kind])
 
     def close(self):
@@ -303,9 +303,29 @@ class SupervisorTest(unittest.TestCase):
         self.assertEqual(answer.status, "completed", answer)
         return answer
 
+    def soon(self, holds, what="", every=0.01):
+        """Waits until something holds, and asks at these seconds."""
+        deadline = time.monotonic() + min(PATIENCE, 300)  # less than the 600 seconds that most programs of tests sleep
+        while not holds():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(every)
+
+    def write(self, name, text):
+        with open(self.client.path(name), "w") as file:
+            file.write(text)
+
+    def wait_for_file(self, name):
+        self.soon(lambda: os.path.exists(self.client.path(name)), "no file %s" % name)
+
     def gone(self, pid):
         """Waits until a process is gone, or is a zombie of someone else's."""
-        deadline = time.monotonic() + min(PATIENCE, 300)  # less than the 600 seconds that most of them sleep
-        while state_of(pid) not in (None, "Z", "X"):
-            self.assertLess(time.monotonic(), deadline, "process %d is still there" % pid)
-            time.sleep(0.01)
+        self.soon(lambda: state_of(pid) in (None, "Z", "X"), "process %d is still there" % pid)
+
+    def stop_when_running(self, code, reason="cancelled", announce=True, **fields):
+        """Starts code and stops it when a file `running` is there; with announce false the code makes it."""
+        if os.path.exists(self.client.path("running")):
+            os.remove(self.client.path("running"))
+        run_id = self.client.start(("open('running', 'w').close()\n" if announce else "") + code, **fields)
+        self.wait_for_file("running")
+        self.client.send({"type": "interrupt", "id": run_id, "reason": reason})
+        return self.client.finish(run_id)

@@ -1,7 +1,7 @@
 """threads.py and work.py: what a run leaves behind writes to its own file, and ends when the run is stopped."""
 
 import os
-import time
+import pathlib
 import unittest
 
 from test_support import LONG_GRACE, PATIENCE, SLOWNESS, SupervisorTest
@@ -20,21 +20,12 @@ thread.start()
 class ThreadTest(SupervisorTest):
     def wait_for_late(self, name, text):
         """Waits until a file of a run has a text behind what the run itself wrote."""
-        path = self.client.path(".runs", name)
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            if os.path.exists(path):
-                with open(path) as file:
-                    content = file.read()
-                if text in content:
-                    return content
-            self.assertLess(time.monotonic(), deadline, "%s never came into %s" % (text, name))
-            time.sleep(0.005)
+        path = pathlib.Path(self.client.path(".runs", name))
+        self.soon(lambda: path.exists() and text in path.read_text(), "%s never came into %s" % (text, name))
+        return path.read_text()
 
     def wait_for_result(self, code, result):
-        deadline = time.monotonic() + PATIENCE
-        while self.completed(code).result != result:
-            self.assertLess(time.monotonic(), deadline, code)
+        self.soon(lambda: self.completed(code).result == result, code)
 
     def assert_own_output_only(self, stream="stdout"):
         """Runs code while a thread of run 1 writes, and sees that this writes on, but elsewhere."""
@@ -116,10 +107,7 @@ class Output(ThreadTest):
         self.client = self.connect(output_bytes=1000, spool_bytes=10_000)
         stream = self.client.run("print('x' * 4999)\n" + TICKER.format("print('y' * 999)")).stdout
         self.assertEqual(stream["path"], ".runs/r1.stdout.txt")
-        deadline = time.monotonic() + PATIENCE
-        while os.path.getsize(self.client.path(stream["path"])) < 10_000:
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.005)
+        self.soon(lambda: os.path.getsize(self.client.path(stream["path"])) >= 10_000)
         self.assertEqual(self.completed("open('stop', 'w').close(); thread.join(); 1").result, "1")
         self.assertEqual(os.path.getsize(self.client.path(stream["path"])), 10_000)
 
@@ -183,16 +171,8 @@ class Output(ThreadTest):
 class Stopping(ThreadTest):
     def stop(self, code):
         """Runs code to its end, and what follows until it is stopped."""
-        running = self.client.path("running")
-        if os.path.exists(running):
-            os.remove(running)
-        run_id = self.client.start(code + "\nopen('running', 'w').close()\nwhile True: pass", grace_ms=LONG_GRACE)
-        deadline = time.monotonic() + PATIENCE
-        while not os.path.exists(running):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.005)
-        self.client.send({"type": "interrupt", "id": run_id, "reason": "timed_out"})
-        answer = self.client.finish(run_id)
+        code += "\nopen('running', 'w').close()\nwhile True: pass"
+        answer = self.stop_when_running(code, "timed_out", announce=False, grace_ms=LONG_GRACE)
         self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"), answer)
         return answer
 

@@ -12,55 +12,58 @@ import sys
 from descriptors import close_quietly
 from imports import import_seldom
 from prctl import fork_sibling, set_dumpable
-from wire import Link
+from wire import Link, wait_readable
+
+IDLE_SECONDS = 1
+
 
 def fork_twin(kernel, fd):
-    """Forks a copy with this descriptor as its link, and returns the message about that.
+    """Forks a copy with this descriptor as its link, and returns its id, or why there is none, and whether that may change soon.
 
     In the copy it returns None when its first message is there. Until then that touches as little memory as it can.
     """
-    again = kernel.count > 0 and not kernel.warm  # it imports ahead, or is about to
-    stopped = None
+    again, pid, stopped = False, 0, None
     try:
-        if again:
-            why = "modules are still being imported"
+        if kernel.preload is not None and not kernel.preload.pause():
+            why, again = "modules are still being imported", True
         else:
             stopped = stop_idle_threads(kernel)
             files = what_is_open(kernel, fd, stopped)
             why = what_goes_on(kernel, files) or stopped and stopped.stop_native()
         if not why:
-            if fork_copy(kernel, fd, files):
+            pid = fork_copy(kernel, fd, files)
+            if pid == 0:
                 if stopped:
                     stopped.start(is_copy=True)
                 return None
             if has_threads():
                 why, again = import_seldom("libraries").what_a_copy_lacks(kernel.link.peek)
-            if kernel.engine is not None and not kernel.link.peek():
-                kernel.engine.rehearse()
     except Exception as e:
         why = "the fork failed: %s: %s" % (type(e).__name__, e)
     finally:
         if stopped:
             stopped.start()
     close_quietly(fd)
-    return {"type": "twinned", "why": why, "again": again}
+    return {"pid": pid, "why": why, "again": again}
 
 
 def fork_copy(kernel, fd, files):
-    """Forks, and returns True in the copy when its first message is there."""
+    """Forks, and returns the new id; in the copy 0 when its first message is there."""
     has_programs = has_children()
     kernel.threads.flush()
     random = getattr(sys.modules.get("random"), "_inst", None)
     state = random and random.getstate()  # which a fork changes
-    is_copy = None if has_threads() else fork_sibling()  # the C library's fork() is for threads
-    if not (fork_orphan() if is_copy is None else is_copy):
-        return False
+    pid = None if has_threads() else fork_sibling()  # the C library's fork() is for threads
+    if pid is None:
+        pid = fork_orphan()
+    if pid != 0:
+        return pid
     become(kernel, fd, files)
     if random:
         random.setstate(state)
     if has_programs:
         end_programs()
-    return True
+    return 0
 
 
 # -- obstacles to a copy
@@ -139,7 +142,7 @@ def stop_idle_threads(kernel):
 
 
 def fork_orphan():
-    """Forks a process that is no child of this one, and returns True in that.
+    """Forks a process that is no child of this one, and returns 0 in that, and its id here.
 
     Code must not see it: neither os.wait() nor a handler of SIGCHLD hears of it.
     """
@@ -147,24 +150,29 @@ def fork_orphan():
     if handler is None:
         raise OSError("a library handles SIGCHLD")
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    pid = fork()
-    if pid == 0:
-        try:
-            if fork() != 0:
-                os._exit(0)
-            signal.signal(signal.SIGCHLD, handler)
-            return True
-        except BaseException:
-            os._exit(1)
+    reader, writer = os.pipe()
     try:
-        status = os.waitpid(pid, 0)[1]
+        child = fork()
+        if child == 0:
+            try:
+                pid = fork()
+                if pid != 0:
+                    os.write(writer, str(pid).encode())
+                    os._exit(0)
+                signal.signal(signal.SIGCHLD, handler)
+                return 0
+            except BaseException:
+                os._exit(1)
+        if os.waitpid(child, 0)[1] != 0:
+            raise OSError("no process is left")
+        pid = int(os.read(reader, 20))
     finally:
         signal.signal(signal.SIGCHLD, handler)
-    if status != 0:
-        raise OSError("no process is left")
+        os.close(reader)
+        os.close(writer)
     if callable(handler) and has_children() and os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         signal.raise_signal(signal.SIGCHLD)  # which came meanwhile
-    return False
+    return pid
 
 
 def has_children():
@@ -191,10 +199,13 @@ def fork():
 
 
 def become(kernel, fd, files):
-    """Makes this process a kernel of its own, and waits for its first message."""
+    """Makes this process a kernel of its own, and waits for its first message. If nothing is open, most of that waits for the time behind
+    further runs, that their copies take the place of this one."""
     try:
         os.setsid()
         kernel.link.close()
+        if max(files, default=0) < 3:
+            wait_readable(fd, IDLE_SECONDS)
         kernel.link = Link(fd)
         kernel.pid = os.getpid()
         kernel.begun = False

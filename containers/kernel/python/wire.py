@@ -2,12 +2,19 @@
 
 import json
 import os
+import select
 import socket
 import struct
 
 from descriptors import close_quietly, move_high
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+def wait_readable(fd, seconds):
+    ready = select.poll()
+    ready.register(fd, select.POLLIN)
+    return ready.poll(seconds * 1000)
 
 
 class Link:
@@ -46,6 +53,10 @@ class Link:
                 return
             self.messages.append(json.loads(self.bytes[4:end]))
             del self.bytes[:end]
+
+    def is_called(self, seconds):
+        """Whether a message comes within this time."""
+        return bool(self.messages or wait_readable(self.sock, seconds))
 
     def peek(self):
         """A look at the next bytes without taking them."""

@@ -1,11 +1,14 @@
 //go:build linux
 
-// Package artifacts finds the files that a run created or changed.
+// Package artifacts finds the files that a run created, changed or removed.
 package artifacts
 
 import (
+	"bytes"
+	"hash/maphash"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +25,8 @@ const (
 	maxEntries = 200_000
 	maxBytes   = 16 << 20                // of paths
 	scanTime   = 1500 * time.Millisecond // so that a huge folder does not delay the answer
+	beginTime  = 3 * time.Millisecond    // nor the beginning of a run: the names behind the last one count then
+	mostGone   = 20                      // named
 )
 
 // Mark is a moment by the clock that stamps files, in nanoseconds.
@@ -35,6 +40,21 @@ type Scanner struct {
 	dir    *os.File
 	clock  Clock
 	recent map[string]facts
+	names  []batch // behind the last run; nil: not known
+}
+
+// Start is what a run began with.
+type Start struct {
+	at    Mark
+	names []batch // of the files; nil: not known
+}
+
+// Found is what became of files in a run. Removed also has those of input; at most 20 of RemovedTotal.
+type Found struct {
+	Files               []protocol.Artifact
+	Total, RemovedTotal int
+	Bytes               int64
+	Removed             []string
 }
 
 type facts struct {
@@ -83,35 +103,75 @@ func Settle(dir int) {
 	}
 }
 
-// Begin returns the present, for the run that begins.
-func (s *Scanner) Begin() Mark {
+// Begin returns the present, for the run that begins. Without a scanner there are no artifacts.
+func (s *Scanner) Begin() Start {
+	if s == nil {
+		return Start{}
+	}
+	var names []batch
+	last, complete := s.walk(beginTime, func(full batch) { names = append(names, full) })
+	if names = append(names, last); !complete {
+		names = s.names
+	}
 	now, _ := s.clock.Now()
-	return now
+	return Start{now, names}
 }
 
-// Scan returns the artifacts of a run that began at a mark, newest first at most so many, without unreported
-// names; their number, and their size in bytes.
-func (s *Scanner) Scan(since Mark, most int) (files []protocol.Artifact, total int, bytes int64) {
-	recentFrom := int64(s.Begin()) - int64(recently)
-	recent, files := map[string]facts{}, []protocol.Artifact{}
-	for _, f := range s.look(min(int64(since), recentFrom)) {
+// Scan returns the artifacts of a run, newest first at most so many, without unreported names; their number, and their size in bytes;
+// and what it removed.
+func (s *Scanner) Scan(start Start, most int) Found {
+	if s == nil {
+		return Found{Files: []protocol.Artifact{}}
+	}
+	now, _ := s.clock.Now()
+	since, recentFrom := int64(start.at), int64(now)-int64(recently)
+	recent, all := map[string]facts{}, Found{Files: []protocol.Artifact{}}
+	for _, f := range s.look(min(since, recentFrom)) {
 		if f.change >= recentFrom {
 			recent[f.path] = f.facts
 		}
-		if f.change >= int64(since) && s.recent[f.path] != f.facts {
-			total++
-			bytes += f.size
+		if f.change >= since && s.recent[f.path] != f.facts {
+			all.Total++
+			all.Bytes += f.size
 			if filewire.IsName(f.path) {
-				files = append(files, protocol.Artifact{Path: f.path, SizeBytes: f.size, ModifiedMS: f.modified / 1e6})
+				all.Files = append(all.Files, protocol.Artifact{Path: f.path, SizeBytes: f.size, ModifiedMS: f.modified / 1e6})
+				files := all.Files
 				for i := len(files) - 1; i > 0 && files[i-1].ModifiedMS < files[i].ModifiedMS; i-- { // a sort would cost 20 KB of program
 					files[i-1], files[i] = files[i], files[i-1]
 				}
-				files = bounded(files, most)
+				all.Files = bounded(files, most)
 			}
 		}
 	}
 	s.recent = recent
-	return files, total, bytes
+	if start.names != nil && s.names != nil {
+		all.Removed, all.RemovedTotal = missing(start.names, s.names)
+	}
+	return all
+}
+
+// missing returns the names that are in the first list alone, and their number.
+func missing(was, is []batch) (names []string, total int) {
+	if slices.EqualFunc(was, is, func(a, b batch) bool { return bytes.Equal(a.text, b.text) }) {
+		return nil, 0
+	}
+	seed, there := maphash.MakeSeed(), map[uint64]bool{}
+	for _, b := range is {
+		for path := range b.paths {
+			there[maphash.Bytes(seed, path)] = true
+		}
+	}
+	for _, b := range was {
+		for path := range b.paths {
+			if there[maphash.Bytes(seed, path)] {
+				continue
+			}
+			if total++; filewire.IsName(string(path)) && len(names) < mostGone {
+				names = append(names, string(path))
+			}
+		}
+	}
+	return names, total
 }
 
 type found struct {
@@ -125,7 +185,9 @@ func (s *Scanner) look(since int64) []found {
 	root := int(s.dir.Fd())
 	batches, results := make(chan batch), make(chan []found)
 	workers := 0
-	last := s.walk(func(full batch) {
+	var names []batch
+	last, complete := s.walk(scanTime, func(full batch) {
+		names = append(names, full)
 		for ; workers < runtime.NumCPU(); workers++ {
 			go func() {
 				var changed []found
@@ -138,6 +200,11 @@ func (s *Scanner) look(since int64) []found {
 		batches <- full
 	})
 	close(batches)
+	s.names = nil
+	if complete {
+		names = append(names, last)
+		s.names = names
+	}
 	all := last.look(root, since, nil)
 	for range workers {
 		all = append(all, <-results...)
@@ -154,13 +221,23 @@ type batch struct {
 	ends []int
 }
 
-// walk hands over the paths of all files that may be artifacts in full batches, and returns the rest.
-func (s *Scanner) walk(take func(batch)) batch {
-	var next batch
+// paths are the paths in a batch.
+func (b batch) paths(yield func(path []byte) bool) {
+	start := 0
+	for _, end := range b.ends {
+		if !yield(b.text[start:end]) {
+			return
+		}
+		start = end
+	}
+}
+
+// walk hands over the paths of all files that are shown in full batches, and returns the rest, and whether these are all.
+func (s *Scanner) walk(within time.Duration, take func(batch)) (next batch, complete bool) {
 	bytes := 0
-	walk := tree.Walk{MaxEntries: maxEntries, Until: time.Now().Add(scanTime)}
+	walk := tree.Walk{MaxEntries: maxEntries, Until: time.Now().Add(within)}
 	walk.Visit = func(dir *tree.Dir, name []byte, kind byte) bool {
-		if !isPublic(name, dir.Depth) || bytes > maxBytes {
+		if !isShown(name) || bytes > maxBytes {
 			return false
 		}
 		if kind != tree.Regular {
@@ -178,16 +255,17 @@ func (s *Scanner) walk(take func(batch)) batch {
 		}
 		return false
 	}
-	_, _ = walk.Run(int(s.dir.Fd())) // without a work directory there are none
-	return next
+	complete, err := walk.Run(int(s.dir.Fd())) // without a work directory there are none
+	return next, complete && err == nil && bytes <= maxBytes
 }
 
 // look adds the files that were changed since a time.
 func (b *batch) look(root int, since int64, changed []found) []found {
-	start := 0
-	for _, end := range b.ends {
-		path := string(b.text[start:end])
-		start = end
+	for text := range b.paths {
+		path := string(text)
+		if path == "input" || strings.HasPrefix(path, "input/") {
+			continue
+		}
 		var info unix.Stat_t
 		if unix.Fstatat(root, path, &info, unix.AT_SYMLINK_NOFOLLOW) != nil || info.Mode&unix.S_IFMT != unix.S_IFREG {
 			continue
@@ -212,22 +290,16 @@ func bounded(files []protocol.Artifact, most int) []protocol.Artifact {
 // IsArtifact reports whether a file at a path counts if a run makes it.
 func IsArtifact(path string) bool {
 	for depth, name := range strings.Split(path, "/") {
-		if !isPublic([]byte(name), depth) {
+		if !isShown([]byte(name)) || depth == 0 && name == "input" {
 			return false
 		}
 	}
 	return true
 }
 
-// isPublic leaves out installed packages, caches of programs, and uploads.
-func isPublic(name []byte, depth int) bool {
-	switch string(name) {
-	case "node_modules", "__pycache__":
-		return false
-	case "input":
-		return depth > 0
-	}
-	return name[0] != '.'
+// isShown leaves out installed packages and caches of programs.
+func isShown(name []byte) bool {
+	return string(name) != "node_modules" && string(name) != "__pycache__" && name[0] != '.'
 }
 
 // touch sets the times of an open file to the present.

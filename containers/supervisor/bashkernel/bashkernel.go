@@ -43,6 +43,8 @@ const (
 	maxFrame  = 4 << 20  // of a message to the kernel: the supervisor takes no more than 1 MiB from the server
 	maxRecord = 16 << 20 // of one variable, and of one report
 	maxSaved  = 64 << 20 // of all that is carried into the next bash
+	maxName   = 64 << 10 // in which the name of a variable is looked for
+	maxCode   = 1 << 20  // of the code that functions may be from
 )
 
 // Arguments are those that bash is started with: the first learns where its script is, and the script is read as that of any program.
@@ -53,12 +55,15 @@ const first = "exec 253>&1 254>&2 >/dev/null 2>&1; builtin read -t 1000000000 -r
 
 // behind follows all text in bash's script: it turns tracing off and restarts the count of lines. A function named builtin would break everything:
 // unset of the posix mode is safe from functions.
-const behind = "{ __sandbox_status=$? __sandbox_line= __sandbox_options=$-; \\builtin eval __sandbox_line=end; " +
+const behind = "{ __sandbox_status=$? __sandbox_line= __sandbox_options=$- __sandbox_args=(\"$@\"); \\builtin eval __sandbox_line=end; " +
 	"if [[ ! $__sandbox_line ]]; then POSIXLY_CORRECT=; \\unset -f builtin; \\unset -v POSIXLY_CORRECT; \\builtin shopt -s expand_aliases; \\builtin shopt -u inherit_errexit; fi; " +
 	"\\builtin set +evx; } &>" + fromFirst + "; " + helped + "; __sandbox_next; case $__sandbox_options in *[vx]*) \\builtin set \"-${__sandbox_options//[!vx]}\" ;; esac"
 
 // fromFirst is /dev/null for a redirection of a group, and restarts the count of lines.
 const fromFirst = "\"/dev/null${__sandbox_bash:0:LINENO=0}\""
+
+// fromLine is the same with another line than the first behind it.
+const fromLine = "{ \\builtin :; } >\"/dev/null${__sandbox_bash:0:LINENO=%d,0}\"\n"
 
 const helped = "\\builtin mapfile -d '' -t __sandbox_text </dev/fd/249 || \\builtin kill -9 $$; \\builtin eval \"$__sandbox_text\""
 
@@ -80,7 +85,7 @@ const (
 	lineUnguard = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap - DEBUG; " + unguard + "\n"
 	unguard     = "builtin set +T"
 	lineEnd     = "__sandbox_end \"$__sandbox_status\" %d || builtin :\n"
-	lineSave    = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) 2>/dev/null || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
+	lineSave    = "__sandbox_jobs || builtin :; ( __sandbox_save 0 all ) 2>/dev/null || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
 )
 
 // Code that may stop the shell from executing anything.
@@ -112,6 +117,7 @@ type kernel struct {
 	version  string
 	base     map[string]string // hashes of the state before any code, by kind and name
 	told     map[string]bool   // programs named by an answer
+	codes    []string          // of runs that define functions, the latest last
 	stopped  bool              // the run was interrupted: a signal may still be on its way
 }
 
@@ -293,9 +299,9 @@ func quote(text string) string {
 func (k *kernel) run(m message) error {
 	if at := strings.IndexByte(m.Code, 0); at >= 0 {
 		line := strings.Count(m.Code[:at], "\n") + 1
-		return k.send(kernelproc.Report{Type: "done", ID: m.ID, Error: &protocol.Error{
+		return k.send(kernelproc.Report{Type: "done", ID: m.ID, Error: &kernelproc.Failure{Error: protocol.Error{
 			Name: "SyntaxError", Message: "line " + strconv.Itoa(line) + " has a NUL character, which bash cannot take",
-		}})
+		}}})
 	}
 	if err := k.send(kernelproc.Report{Type: "begun", ID: m.ID}); err != nil {
 		return err
@@ -306,7 +312,8 @@ func (k *kernel) run(m message) error {
 	if guarded {
 		lines = lineGuard + lineRun + lineUnguard
 	}
-	code := m.Code
+	code := strings.TrimPrefix(m.Code, "\ufeff") // a byte order mark is no part of a command
+	k.remember(code)
 	if m.Before != "" { // code's lines are counted from the first
 		code = "\\builtin eval " + quote(m.Before) + "; { \\builtin :; } >" + fromFirst + "\n" + code
 	}
@@ -434,7 +441,7 @@ func (k *kernel) begin(script string) error {
 		home = "builtin cd -- " + quote(k.workDir) + "\n"
 	}
 	k.at = 0
-	if err := k.put(strings.NewReader(prelude + home + script + helped + "; __sandbox_hello\n" + behind + "\n")); err != nil {
+	if err := k.put(strings.NewReader(prelude + home + helped + "\n" + script + helped + "; __sandbox_hello\n" + behind + "\n")); err != nil {
 		return err
 	}
 	if _, err := k.control.WriteString("again " + folder + "\n"); err != nil {
@@ -462,6 +469,13 @@ func (k *kernel) again(end *status) error {
 	code, err := k.save(func(r record) bool {
 		why := ""
 		switch {
+		case r.kind == 'm': // this process keeps its own
+			return true
+		case r.kind == 'j':
+			if end != nil {
+				end.jobs = strings.Split(r.text, "\n")
+			}
+			return true
 		case r.kind == 'l':
 			why = badFunction
 		case r.cut || b.Len()+len(r.text) > maxSaved:
@@ -472,7 +486,7 @@ func (k *kernel) again(end *status) error {
 			b.WriteString("builtin echo " + quote(note) + " >&254\n")
 			return false
 		}
-		b.WriteString(r.text + "\n")
+		b.WriteString(k.asWritten(r))
 		return true
 	})
 	if err != nil {
@@ -484,20 +498,89 @@ func (k *kernel) again(end *status) error {
 	return k.begin(b.String())
 }
 
+// remember keeps code that may define functions.
+func (k *kernel) remember(code string) {
+	if !strings.Contains(code, "()") && !strings.Contains(code, "function ") {
+		return
+	}
+	k.codes = append(k.codes, code)
+	size := 0
+	for i, code := range slices.Backward(k.codes) {
+		if size += len(code); size > maxCode {
+			k.codes = slices.Delete(k.codes, 0, i+1)
+			return
+		}
+	}
+}
+
+// asWritten is a record for the next bash. A function is taken from the code of the run that defined it, if it can be found there:
+// bash prints functions without comments and with a layout of its own, and errors name lines.
+func (k *kernel) asWritten(r record) string {
+	if r.kind == 'f' {
+		for _, code := range slices.Backward(k.codes) {
+			if text := functionAt(code, r.name, r.line); text != "" {
+				printed := quote(r.text)
+				r.text = "\\builtin eval \"$__sandbox_text\""
+				return "__sandbox_written " + quote(text) + " " + printed + "\n" + r.script()
+			}
+		}
+	}
+	return r.script()
+}
+
+// functionAt is what looks like the definition of a function that begins in a line, or nothing.
+func functionAt(code, name string, line int) string {
+	for range line - 1 {
+		_, code, _ = strings.Cut(code, "\n")
+	}
+	first, _, _ := strings.Cut(code, "\n")
+	at := strings.Index(first, "function "+name)
+	if at < 0 {
+		at = max(0, strings.Index(first, name+"()"), strings.Index(first, name+" ()"))
+	}
+	open := 0
+	for i := at; i < len(code); i++ {
+		switch code[i] {
+		case '{':
+			open++
+		case '}':
+			if open--; open == 0 {
+				return code[at : i+1]
+			}
+		}
+	}
+	return ""
+}
+
 const badFunction = "a function that bash prints in another form than it reads"
 
 // record is a piece of a bash's state.
 type record struct {
-	kind byte   // o options, s shopt, v variable, f function, l function that is lost, d folder, u umask, a aliases, t traps, j programs that run
+	kind byte   // o options, s shopt, v variable, f function, l function that is lost, d folder, u umask, a aliases, t traps, j programs that run, p positional parameters, m limits
 	name string // of a variable or function
+	line int    // of a function
 	text string
 	cut  bool // the text is longer than one may be, and not here
+}
+
+// script is what makes bash have it again.
+func (r record) script() string {
+	if r.kind == 'f' {
+		return fmt.Sprintf(fromLine, r.line-1) + r.text + "\n"
+	}
+	return r.text + "\n"
 }
 
 // save passes on the state that bash writes, the options last, as they may end the reader; keep reports whether there was room.
 func (k *kernel) save(keep func(record) bool) (code int, err error) {
 	var options record
 	for {
+		if head, _ := k.reader.Peek(len(allVariables)); string(head) == allVariables {
+			if err := k.saveVariables(keep); err != nil {
+				return 0, err
+			}
+			continue
+		}
 		report, cut, err := k.report()
 		if err != nil {
 			return 0, err
@@ -514,7 +597,13 @@ func (k *kernel) save(keep func(record) bool) (code int, err error) {
 		if r.kind == 'o' || r.kind == 'u' { // a function of the code may have that name by then
 			r.text = `\builtin ` + strings.ReplaceAll(r.text, "\n", "\n\\builtin ")
 		}
+		if r.kind == 'f' {
+			line, text, _ := strings.Cut(r.text, "\n")
+			r.line, _ = strconv.Atoi(line)
+			r.text = text
+		}
 		switch {
+		case r.kind == 'v' && isShells(r.name):
 		case r.kind == 'o':
 			options = r
 		case cut:
@@ -523,6 +612,57 @@ func (k *kernel) save(keep func(record) bool) (code int, err error) {
 			keep(r)
 		}
 	}
+}
+
+// allVariables begins a record of all variables as declare -p prints them.
+const allVariables = "V\n"
+
+// saveVariables passes such a record on, one variable at a time. The end of a line within quotes is not that of a variable.
+func (k *kernel) saveVariables(keep func(record) bool) error {
+	_, _ = k.reader.Discard(len(allVariables))
+	var text []byte
+	var quote byte
+	escaped, cut := false, false
+	for {
+		c, err := k.reader.ReadByte()
+		switch {
+		case err != nil:
+			return err
+		case c == 0:
+			return nil
+		case c == '\n' && quote == 0:
+			_, name, _ := strings.Cut(strings.TrimPrefix(string(text[:min(len(text), maxName)]), "declare "), " ")
+			r := record{kind: 'v', cut: cut}
+			if r.name, _, _ = strings.Cut(name, "="); !cut {
+				r.text = string(text)
+			}
+			if !isShells(r.name) {
+				keep(r)
+			}
+			text, cut = text[:0], false
+			continue
+		case escaped:
+			escaped = false
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		case c == quote:
+			quote = 0
+		default:
+			escaped = c == '\\' && quote != 0
+		}
+		if cut = cut || len(text) >= maxRecord; !cut {
+			text = append(text, c)
+		}
+	}
+}
+
+// shells are the variables that each bash has of its own.
+const shells = " _ BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_EXECUTION_STRING BASH_LINENO " +
+	"BASH_LOADABLES_PATH BASH_MONOSECONDS BASH_REMATCH BASH_SOURCE BASH_SUBSHELL BASH_TRAPSIG BASH_VERSINFO BASH_VERSION SHELLOPTS EUID UID PPID " +
+	"GROUPS DIRSTACK FUNCNAME LINENO RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME PIPESTATUS HISTCMD PWD SHLVL "
+
+func isShells(name string) bool {
+	return strings.HasPrefix(name, "__sandbox_") || strings.Contains(shells, " "+name+" ")
 }
 
 // programOf reads a line of jobs, with a process number or without: [1]+  123 Running   sleep 9 &

@@ -5,12 +5,15 @@
 package bashkernel
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,10 +22,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The file is text for bash between these lines. The last is a comment to it, and says that the file is whole.
+// The file is text for bash: records behind this line, each behind a comment with its kind, name and length, and a last comment in JSON.
 const (
-	formatLine = "# code-sandbox-mcp bash 1\n"
+	formatLine = "# code-sandbox-mcp bash 2\n"
 	maxTrailer = 64 << 10
+	cutOff     = "the file of the variables is cut off"
 	mostLost   = 50
 )
 
@@ -86,8 +90,15 @@ func (k *kernel) freeze(m message) error {
 			size += int64(n)
 		}
 	}
-	t := trailer{AtMS: time.Now().UnixMilli(), Lost: []protocol.Lost{}}
 	left := min(m.LimitBytes, maxSaved) - maxTrailer
+	piece := func(kind byte, name, text string) {
+		if text = strings.TrimSuffix(text, "\n"); text != "" {
+			text = fmt.Sprintf("#%c%s %d\n%s\n", kind, name, len(text), text)
+			left -= int64(len(text))
+			write(text)
+		}
+	}
+	t := trailer{AtMS: time.Now().UnixMilli(), Lost: []protocol.Lost{}}
 	write(formatLine)
 	gone, tooLarge := map[string]bool{}, false
 	for key := range k.base {
@@ -106,14 +117,15 @@ func (k *kernel) freeze(m message) error {
 			}
 		case r.kind == 'l':
 			t.lose(r.name, badFunction)
+		case r.kind == 'm':
+			piece('m', "", limits(k.base["m"], r.text))
 		case !r.cut && k.base[string(r.kind)+r.name] == r.text:
 		case r.cut, int64(len(r.text)) >= left:
 			tooLarge = true
 			t.lose(cmp.Or(r.name, "what is not a variable"), "too large")
 			return false
 		default:
-			left -= int64(len(r.text)) + 1
-			write(r.text + "\n")
+			piece(r.kind, r.name, r.script())
 			if r.kind == 'v' {
 				t.Variables++
 			}
@@ -131,7 +143,7 @@ func (k *kernel) freeze(m message) error {
 		return k.send(kernelproc.Report{Type: "frozen", Why: broken.Error()})
 	}
 	for name := range gone {
-		write("builtin unset -v " + name + "\n")
+		piece('g', name, "builtin unset -v "+name)
 	}
 	last, _ := json.Marshal(t)
 	write("#" + string(last) + "\n")
@@ -147,6 +159,44 @@ func (k *kernel) freeze(m message) error {
 		return k.send(kernelproc.Report{Type: "frozen", Why: "the file cannot be written: " + reason(err)})
 	}
 	return k.send(kernelproc.Report{Type: "frozen", Variables: t.Variables, Bytes: size, Lost: t.Lost, LostTotal: t.LostTotal})
+}
+
+// limit is one of a process's, as ulimit names it, and bytes of its unit.
+type limit struct {
+	letter string
+	unit   uint64
+}
+
+// ulimits are the limits by their names in /proc. That of file locks is not the code's.
+var ulimits = map[string]limit{
+	"Max cpu time": {"t", 1}, "Max file size": {"f", 1024}, "Max data size": {"d", 1024}, "Max stack size": {"s", 1024}, "Max core file size": {"c", 1024},
+	"Max resident set": {"m", 1024}, "Max processes": {"u", 1}, "Max open files": {"n", 1}, "Max locked memory": {"l", 1024}, "Max address space": {"v", 1024},
+	"Max pending signals": {"i", 1}, "Max msgqueue size": {"q", 1}, "Max nice priority": {"e", 1}, "Max realtime priority": {"r", 1},
+}
+
+// limits is a script that sets the limits of a process that differ from earlier ones. Both are as /proc lists them.
+func limits(before, now string) string {
+	var b strings.Builder
+	for name, l := range ulimits {
+		earlier, present := limitsOf(before, name), limitsOf(now, name)
+		for i, kind := range []string{"S", "H"} {
+			if value := present[i]; value != earlier[i] {
+				if n, err := strconv.ParseUint(value, 10, 64); err == nil {
+					value = strconv.FormatUint(n/l.unit, 10)
+				}
+				b.WriteString("\\builtin ulimit -" + kind + " -" + l.letter + " " + quote(value) + "\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+// limitsOf returns the soft and the hard limit of a name; nothing: they are not there.
+func limitsOf(list, name string) (values [2]string) {
+	_, rest, _ := strings.Cut(list, name+" ")
+	line, _, _ := strings.Cut(rest, "\n")
+	copy(values[:], strings.Fields(line))
+	return values
 }
 
 // wake makes bash read such a file.
@@ -183,24 +233,52 @@ func (k *kernel) load(name string) (*trailer, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxSaved || info.Size() < int64(len(formatLine)) {
 		return nil, errNotWhole
 	}
-	tail := make([]byte, min(info.Size(), maxTrailer))
-	if _, err := file.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
-		return nil, err
-	}
-	head := make([]byte, len(formatLine))
-	if _, err := io.ReadFull(file, head); err != nil || string(head) != formatLine {
+	t, size := look(bufio.NewReaderSize(file, maxTrailer))
+	if size == 0 {
 		return nil, errNotWhole
 	}
-	last, whole := bytes.CutSuffix(tail, []byte("\n"))
-	last, comment := bytes.CutPrefix(last[bytes.LastIndexByte(last, '\n')+1:], []byte("#"))
-	var t trailer
-	if !whole || !comment || json.Unmarshal(last, &t) != nil {
-		return nil, errNotWhole
-	}
+	t.AtMS = cmp.Or(t.AtMS, info.ModTime().UnixMilli())
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	return &t, k.put(io.MultiReader(io.LimitReader(file, maxSaved), strings.NewReader(behind+"\n")))
+	return t, k.put(io.MultiReader(io.LimitReader(file, size), strings.NewReader(behind+"\n")))
+}
+
+// look tells what is in a file, and up to where its records are whole: of one that is cut off the rest is lost.
+func look(file *bufio.Reader) (t *trailer, size int64) {
+	t = &trailer{}
+	if line, _ := file.ReadString('\n'); line != formatLine {
+		return t, 0
+	}
+	for size = int64(len(formatLine)); ; {
+		line, _ := file.ReadSlice('\n')
+		whole := bytes.HasSuffix(line, []byte("\n"))
+		var last trailer
+		if whole && bytes.HasPrefix(line, []byte("#{")) && json.Unmarshal(line[1:], &last) == nil {
+			return &last, size
+		}
+		name, length, found := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
+		count, err := strconv.Atoi(length)
+		whole = whole && found && err == nil && count >= 0 && len(name) > 1 && name[0] == '#'
+		lost := ""
+		if whole {
+			lost = name[2:]
+			n, _ := file.Discard(count + 1)
+			whole = n == count+1
+		}
+		if !whole {
+			if size == int64(len(formatLine)) {
+				return t, 0
+			}
+			t.lose(cmp.Or(lost, "a part of the state"), cutOff)
+			t.lose("what was behind it", cutOff)
+			return t, size
+		}
+		size += int64(len(line) + count + 1)
+		if name[1] == 'v' {
+			t.Variables++
+		}
+	}
 }
 
 // folder opens the folder of a path below the work directory. It follows no link that code may have put there.

@@ -17,8 +17,9 @@ __sandbox_next() {
     run)
       \command exec </dev/null >&253 2>&254
       builtin local __sandbox_code=
+      __sandbox_open=1
       builtin mapfile -d '' -u 250 __sandbox_code
-      if [[ ! $(builtin shopt -s extglob; builtin eval "builtin set -n"$'\n'"${__sandbox_code-}" 2>&1) ]]; then builtin printf '\n\n%s\n' "$__sandbox_behind" >>/dev/fd/250; fi
+      if [[ ! $(builtin shopt -s extglob; builtin eval "builtin set -n"$'\n'"${__sandbox_code-}" 2>&1) ]]; then __sandbox_open=; builtin printf '\n\n%s\n' "$__sandbox_behind" >>/dev/fd/250; fi
       __sandbox_leave
       builtin return 0
       ;;
@@ -62,7 +63,9 @@ __sandbox_end() {
 __sandbox_exit() {
   __sandbox_check
   builtin printf 'exit\0' >&252
-  __sandbox_trapped "$1" || builtin :
+  __sandbox_signalled "$1" || builtin :
+  __sandbox_trapped "$__sandbox_status" || builtin :
+  __sandbox_jobs || builtin :
   __sandbox_save "$__sandbox_status" || builtin :
   until [[ $__sandbox_line == 'again '* ]]; do builtin read -t 1000000000 -r -u 251 __sandbox_line || builtin kill -9 $$; done
   __sandbox_script=bash
@@ -70,10 +73,23 @@ __sandbox_exit() {
   builtin exec -c -a bash "$__sandbox_bash" --norc --noprofile "$__sandbox_script"
 }
 
-# Writes all that there is as records: a kind, a name, a line's end, and what makes it again.
-__sandbox_save() { __sandbox_write "$1" >&252; }
+# Bash has no sign for a signal that ends it, and the status is that of the command before. With the status 0, code that has an end, and
+# a last command that cannot be exit it was one. Which one is not known: it counts as TERM.
+__sandbox_signalled() {
+  builtin local -
+  builtin set +eu
+  builtin trap -p >|/dev/fd/250
+  builtin mapfile -d '' -t __sandbox_text </dev/fd/250
+  case $1$__sandbox_open:$__sandbox_last:${__sandbox_text/"$__sandbox_own_trap"} in
+  0:*exit* | 0:[\$\"\`]* | 0:set\ -* | [!0]* | 01:*) ;;
+  *) __sandbox_status=143 ;;
+  esac
+}
 
-__sandbox_jobs() { { builtin printf 'j\n'; builtin jobs -r; builtin printf '\0'; } >&252; }
+# Writes all that there is as records: a kind, a name, a line's end, and what makes it again; with a second argument all variables as one.
+__sandbox_save() { __sandbox_write "$@" >&252; }
+
+__sandbox_jobs() { { builtin printf 'j\n'; builtin jobs -lr; builtin printf '\0'; } >&252; }
 
 # set -e is for the run that sets it: later ones would end at their first failure without a word.
 __sandbox_write() {
@@ -82,20 +98,22 @@ __sandbox_write() {
   builtin set +efuvx +o posix
   builtin printf 's\n'; builtin shopt -p; builtin printf '\0'
   builtin printf 'd\n'; builtin printf 'builtin cd -- %q' "$PWD"; builtin printf '\0'
+  builtin printf 'p\nbuiltin set --'; if ((${#__sandbox_args[@]})); then builtin printf ' %q' "${__sandbox_args[@]}"; fi; builtin printf '\0'
   builtin shopt -u expand_aliases nocasematch
-  for __sandbox_letter in _ {a..z} {A..Z}; do
-    builtin eval "__sandbox_names=(\"\${!$__sandbox_letter@}\")"
-    for __sandbox_name in "${__sandbox_names[@]}"; do __sandbox_variable; done
-  done
-  builtin declare -p >|/dev/fd/250 # what has no value: the others are gone, or cannot be unset
-  builtin mapfile -t __sandbox_lines </dev/fd/250
-  for __sandbox_line in "${__sandbox_lines[@]}"; do
-    __sandbox_name=${__sandbox_line#declare -* }
-    case $__sandbox_name in
-    "$__sandbox_line" | '' | *[![:alnum:]_]*) ;;
-    *) __sandbox_variable ;;
-    esac
-  done
+  builtin shopt -s extdebug # has lines of functions
+  if [[ ${2-} ]]; then
+    builtin printf 'V\n'; builtin declare -p; builtin printf '\0'
+  else
+    builtin declare -p >|/dev/fd/250
+    builtin mapfile -t __sandbox_lines </dev/fd/250
+    for __sandbox_line in "${__sandbox_lines[@]}"; do
+      __sandbox_name=${__sandbox_line#declare -* } __sandbox_name=${__sandbox_name%%=*}
+      case $__sandbox_name in
+      '' | _ | PIPESTATUS | __sandbox_* | *[![:alnum:]_]*) ;; # what is there again at once, or a further line of a value
+      *) __sandbox_variable ;;
+      esac
+    done
+  fi
   builtin declare -F >|/dev/fd/250
   builtin mapfile -t __sandbox_lines </dev/fd/250
   for __sandbox_line in "${__sandbox_lines[@]}"; do
@@ -103,6 +121,8 @@ __sandbox_write() {
     if [[ $__sandbox_name != __sandbox_* ]]; then __sandbox_function; fi
   done
   builtin printf 'u\n'; builtin umask -p; builtin printf '\0'
+  builtin mapfile -t __sandbox_lines </proc/self/limits
+  builtin printf 'm\n'; builtin printf '%s\n' "${__sandbox_lines[@]}"; builtin printf '\0'
   builtin printf 't\n'; builtin trap -p; builtin printf '%s\n' "${__sandbox_on_ERR-}" "${__sandbox_on_RETURN-}" "${__sandbox_on_DEBUG-}"; builtin printf '\0'
   builtin printf 'a\n'; builtin alias -p; builtin printf '\0'
   builtin printf 'end\n%s\n\0' "$1"
@@ -110,11 +130,6 @@ __sandbox_write() {
 
 # Writes a variable and then what is behind it, where a function was left by exit: behind its own is the shell's.
 __sandbox_variable() {
-  case $__sandbox_name in
-  __sandbox_* | _ | BASH | BASHOPTS | BASHPID | BASH_ALIASES | BASH_ARG[CV] | BASH_ARGV0 | BASH_CMDS | BASH_COMMAND | BASH_EXECUTION_STRING) builtin return ;;
-  BASH_LINENO | BASH_LOADABLES_PATH | BASH_MONOSECONDS | BASH_REMATCH | BASH_SOURCE | BASH_SUBSHELL | BASH_TRAPSIG | BASH_VERSINFO | BASH_VERSION) builtin return ;;
-  SHELLOPTS | EUID | UID | PPID | GROUPS | DIRSTACK | FUNCNAME | LINENO | RANDOM | SRANDOM | SECONDS | EPOCHSECONDS | EPOCHREALTIME | PIPESTATUS | HISTCMD | PWD | SHLVL) builtin return ;;
-  esac
   while builtin declare -p "$__sandbox_name" >/dev/null; do
     builtin printf 'v%s\n' "$__sandbox_name"; builtin declare -p "$__sandbox_name"; builtin printf '\0'
     if [[ -R $__sandbox_name ]]; then builtin unset -n "$__sandbox_name"; else builtin unset -v "$__sandbox_name"; fi || builtin return
@@ -133,9 +148,22 @@ __sandbox_function() {
     builtin printf 'l%s\n\0' "$__sandbox_name"
     builtin return
   fi
-  builtin printf 'f%s\n%s' "$__sandbox_name" "$__sandbox_text"
-  if [[ $__sandbox_line != 'declare -f '* ]]; then builtin printf 'builtin %s' "$__sandbox_line"; fi
+  builtin declare -F "$__sandbox_name" >|/dev/fd/250
+  builtin read -r -d '' _ __sandbox_code _ </dev/fd/250
+  builtin printf 'f%s\n%s\n%s' "$__sandbox_name" "$__sandbox_code" "${__sandbox_text/$'\n{'/{}"
+  if [[ $__sandbox_line != 'declare -f '* ]]; then builtin printf '\0x%s\nbuiltin %s' "$__sandbox_name" "$__sandbox_line"; fi
   builtin printf '\0'
+}
+
+# Finds the text of a function as it was written, whose lines are the right ones, if it is that and nothing else; or as bash prints it.
+__sandbox_written() {
+  __sandbox_text=$2
+  if [[ $(__sandbox_again "$1") == "$(__sandbox_again "$2")" ]]; then __sandbox_text=$1; fi
+}
+
+__sandbox_again() {
+  builtin eval "__sandbox_again() {"$'\n'"$1"$'\n'"}"
+  builtin declare -f __sandbox_again
 }
 
 # Sets traps for runs. Those for commands are not for what this program does, and are written down here: bash shows none of them
@@ -195,4 +223,4 @@ __sandbox_traps() {
   builtin return "$__sandbox_own"
 }
 
-__sandbox_leave() { builtin unset -f __sandbox_leave __sandbox_next __sandbox_check __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_function __sandbox_set_trap __sandbox_inner __sandbox_traps __sandbox_jobs; builtin unset -v __sandbox_behind __sandbox_text; }
+__sandbox_leave() { builtin unset -f __sandbox_leave __sandbox_next __sandbox_check __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_function __sandbox_set_trap __sandbox_inner __sandbox_traps __sandbox_jobs __sandbox_signalled __sandbox_written __sandbox_again; builtin unset -v __sandbox_behind __sandbox_text; }

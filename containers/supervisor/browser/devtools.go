@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 )
@@ -28,8 +26,11 @@ type process struct {
 	id       int
 	session  string // of the page
 	loaded   bool
-	asked    map[string]string // hosts by the page's requests
-	missing  []string          // those that did not answer
+	missing  []string // hosts and files that the page asked for in vain
+	plain    []byte   // the file that it opens, if that does not name its encoding
+	cutAt    int      // pixels of a picture that has not all of the page; 0: it has
+	folder   string   // its own
+	figures  kept
 }
 
 type message struct {
@@ -158,37 +159,13 @@ func (p *process) next() (m message, err error) {
 		p.loaded = true
 	case "Inspector.targetCrashed":
 		err = ErrEnded
-	case "Network.requestWillBeSent", "Network.loadingFailed":
-		p.noteMissing(m)
+	case "Fetch.requestPaused":
+		err = p.resume(m)
 	}
 	return m, err
 }
 
-const (
-	mostAsked   = 1000
-	mostID      = 100 // bytes
-	mostMissing = 3
-)
-
-// noteMissing notes the hosts of pictures and data that the page cannot have. Scripts and styles are the kernel's to name.
-func (p *process) noteMissing(m message) {
-	var said struct {
-		RequestID, Type string
-		Request         struct{ URL string }
-	}
-	if json.Unmarshal(m.Params, &said) != nil || len(said.RequestID) > mostID || said.Type != "Image" && said.Type != "Fetch" && said.Type != "XHR" {
-		return
-	}
-	if address, isWeb := strings.CutPrefix(said.Request.URL, "http"); isWeb && len(p.asked) < mostAsked {
-		_, host, _ := strings.Cut(address, "://")
-		host, _, _ = strings.Cut(host, "/")
-		p.asked[said.RequestID] = strings.ToValidUTF8(host[:min(len(host), 100)], "")
-	}
-	host := p.asked[said.RequestID]
-	if m.Method == "Network.loadingFailed" && host != "" && len(p.missing) < mostMissing && !slices.Contains(p.missing, host) {
-		p.missing = append(p.missing, host)
-	}
-}
+const mostMissing = 3
 
 // awaitLoad waits until the page and all that it names are loaded.
 func (p *process) awaitLoad() (err error) {

@@ -5,6 +5,9 @@ package browser
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
 )
 
 // Sizes of a picture in pixels.
@@ -16,14 +19,18 @@ const (
 	smallPixels           = 250_000   // below it the picture is drawn twice as large
 )
 
-// watch runs before the page's own scripts. A page is quiet when nothing of it has changed and no frame was asked for in 150 ms;
-// one that moves for ever is drawn after 3 s.
+// watch runs before the page's own scripts. A page with scripts is quiet when nothing of it has changed and no frame was asked for in 150
+// ms; one that moves for ever is drawn after 3 s.
 const watch = `(()=>{let last=performance.now();const note=()=>{last=performance.now()},frame=requestAnimationFrame.bind(window);
 window.requestAnimationFrame=f=>{note();return frame(f)};
+/* A library of maps whose plugin is missing gets one that does nothing, so that its data are drawn. */
+const none=new Proxy(function(){},{get:(t,k)=>k===Symbol.toPrimitive?()=>"":none,apply:()=>none,construct:()=>none});
+const soft=o=>new Proxy(o,{get:(t,k)=>k in t||typeof k==="symbol"?t[k]:none});
+addEventListener("error",e=>{if(e.target.tagName==="SCRIPT"){window.d3??=none;if(window.L)window.L=Object.assign(soft(L),{control:soft(L.control),Control:soft(L.Control)})}},true);
 new MutationObserver(note).observe(document,{subtree:true,childList:true,attributes:true,characterData:true});
 const sleep=ms=>new Promise(r=>setTimeout(r,ms));
-window.codeSandboxQuiet=async()=>{const end=performance.now()+3000;note();await Promise.race([document.fonts.ready,sleep(3000)]);
-while(performance.now()-last<150&&performance.now()<end)await sleep(25);
+window.codeSandboxQuiet=async()=>{const end=performance.now()+3000,calm=document.scripts.length?150:0;note();await Promise.race([document.fonts.ready,sleep(3000)]);
+while(performance.now()-last<calm&&performance.now()<end)await sleep(25);
 await new Promise(r=>frame(()=>frame(r)))}})()`
 
 // measure tells how far the content reaches.
@@ -39,20 +46,52 @@ type extent struct {
 }
 
 func (p *process) draw(page Page) ([]byte, error) {
-	var target struct{ TargetID string }
-	if err := p.call("", "Target.createTarget", map[string]any{"url": "about:blank"}, &target); err != nil {
+	if data, rest := cut(page.File); data != nil {
+		if drawn, err := p.drawFigure(page, data, rest); err == nil || p.isOver() {
+			return drawn, err
+		}
+		p.forget()
+	}
+	target, _, err := p.open(page.File)
+	if target != "" {
+		defer func() { _ = p.send("", "Target.closeTarget", map[string]any{"targetId": target}) }()
+	}
+	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = p.send("", "Target.closeTarget", map[string]any{"targetId": target.TargetID}) }()
+	return p.take(page)
+}
+
+// begin makes a page the one that is spoken with.
+func (p *process) begin(session string) {
+	p.session, p.loaded, p.missing, p.cutAt = session, false, nil, 0
+}
+
+// open opens a file on a page of its own, and lets its time pass until its scripts are quiet.
+func (p *process) open(file string) (target, session string, err error) {
+	var made struct{ TargetID string }
+	if err := p.call("", "Target.createTarget", map[string]any{"url": "about:blank"}, &made); err != nil {
+		return "", "", err
+	}
 	var attached struct{ SessionID string }
-	if err := p.call("", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached); err != nil {
-		return nil, err
+	if err := p.call("", "Target.attachToTarget", map[string]any{"targetId": made.TargetID, "flatten": true}, &attached); err != nil {
+		return made.TargetID, "", err
 	}
-	p.session, p.loaded, p.asked, p.missing = attached.SessionID, false, map[string]string{}, nil
-	if err := p.load(page.File); err != nil {
-		return nil, err
-	}
-	if page.PDF {
+	p.begin(attached.SessionID)
+	return made.TargetID, attached.SessionID, p.load(file)
+}
+
+// take returns what is asked for of the page that is spoken with.
+func (p *process) take(page Page) ([]byte, error) {
+	switch {
+	case page.Script != "":
+		var value json.RawMessage
+		err := p.evaluate(page.Script, &value)
+		if err == nil && len(value) > page.MostBytes {
+			err = ErrTooLong
+		}
+		return value, err
+	case page.PDF:
 		return p.result(page, "%PDF-", "Page.printToPDF", map[string]any{"printBackground": true, "preferCSSPageSize": true})
 	}
 	found, err := p.fit()
@@ -64,10 +103,15 @@ func (p *process) draw(page Page) ([]byte, error) {
 
 // load opens the file, and lets its time pass until its scripts are quiet.
 func (p *process) load(file string) error {
-	for _, domain := range []string{"Page.enable", "Network.enable"} {
-		if err := p.call(p.session, domain, nil, nil); err != nil {
-			return err
-		}
+	if err := p.call(p.session, "Page.enable", nil, nil); err != nil {
+		return err
+	}
+	patterns := []map[string]string{{"urlPattern": "http*", "requestStage": "Response"}}
+	if p.plain = plainText(file); p.plain != nil {
+		patterns = append(patterns, map[string]string{"urlPattern": addressOf(file)})
+	}
+	if err := p.call(p.session, "Fetch.enable", map[string]any{"patterns": patterns}, nil); err != nil {
+		return err
 	}
 	if err := p.resize(leastWidth, height); err != nil {
 		return err
@@ -88,6 +132,16 @@ func (p *process) load(file string) error {
 	return p.settle()
 }
 
+// plainText returns the content of a file in UTF-8 that does not say so, nor another encoding; else nil.
+func plainText(file string) []byte {
+	text := readFile(file)
+	head := string(text[:min(len(text), 1024)])
+	if strings.Contains(head, "charset") || strings.Contains(head, "CHARSET") || strings.HasPrefix(head, "\xef\xbb\xbf") || !utf8.Valid(text) {
+		return nil
+	}
+	return text
+}
+
 // addressOf is a file's address, with all but plain letters escaped.
 func addressOf(file string) string {
 	address := []byte("file://")
@@ -102,8 +156,22 @@ func addressOf(file string) string {
 }
 
 // settle waits until the page's scripts are quiet.
-func (p *process) settle() error {
-	return p.call(p.session, "Runtime.evaluate", map[string]any{"expression": "codeSandboxQuiet()", "awaitPromise": true}, nil)
+func (p *process) settle() error { return p.evaluate("codeSandboxQuiet()", nil) }
+
+// evaluate runs a script in the page, waits for its promise, and decodes its value into value unless that is nil.
+func (p *process) evaluate(script string, value any) error {
+	var answer struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails json.RawMessage
+	}
+	params := map[string]any{"expression": script, "awaitPromise": true, "returnByValue": value != nil}
+	if err := p.call(p.session, "Runtime.evaluate", params, &answer); err != nil {
+		return err
+	}
+	if answer.ExceptionDetails != nil || value != nil && json.Unmarshal(answer.Result.Value, value) != nil {
+		return ErrAnswer
+	}
+	return nil
 }
 
 func (p *process) resize(width, height int) error {
@@ -127,10 +195,9 @@ func (p *process) fit() (extent, error) {
 	return p.extent()
 }
 
-func (p *process) extent() (extent, error) {
-	var answer struct{ Result struct{ Value extent } }
-	err := p.call(p.session, "Runtime.evaluate", map[string]any{"expression": measure, "returnByValue": true}, &answer)
-	return answer.Result.Value, err
+func (p *process) extent() (found extent, err error) {
+	err = p.evaluate(measure, &found)
+	return found, err
 }
 
 func bounded(n float64, least, most int) int { return int(min(max(n, float64(least)), float64(most))) }
@@ -141,11 +208,17 @@ func (p *process) capture(page Page, found extent) ([]byte, error) {
 		return nil, ErrBlank
 	}
 	width, height := bounded(found.W+margin, leastSide, mostWidth), bounded(found.H+margin, leastSide, mostHeight)
+	if found.H > mostHeight {
+		p.cutAt = mostHeight
+	}
 	scale := 1.0
 	if width*height < smallPixels {
 		scale = 2
 	}
-	height = min(height, mostPixels/width)
+	if height > mostPixels/width {
+		height = mostPixels / width
+		p.cutAt = height
+	}
 	picture, err := p.result(page, "\x89PNG\r\n\x1a\n", "Page.captureScreenshot", map[string]any{
 		"format": "png", "clip": map[string]any{"x": 0, "y": 0, "width": width, "height": height, "scale": scale},
 	})

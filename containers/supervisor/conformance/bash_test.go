@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -119,14 +120,15 @@ func TestBash(t *testing.T) {
 		{"__sandbox_end() { exit 5; }; hash", "completed 0 alive", "hash: hash table empty\n", ""},
 		{"declare -F | grep sandbox; compgen -A function sandbox; set | grep -c '^__sandbox.* ()'", "failed 1 alive", "0\n", ""},
 		{"IFS=x; set -f; LC_ALL=C; printf '%s' äö | wc -c; unset LC_ALL; set +f; unset IFS", "completed 0 alive", "4\n", ""},
+		{"\ufeffset -- a 'b c'; shift 0; lined() {\n  # a remark\n\n  no_such_command; }; export -f lined\nexit", "completed 0 alive", "", ""},
+		{"\n\nlined; m() { exit; }; m other", "completed 0 alive", "", "bash: line 4: no_such_command: command not found\n"},
+		{"echo $# \"$2\"; bash -c 'type -t lined'; unset -f lined m; set --", "completed 0 alive", "2 b c\nfunction\n", ""},
 		{"mkdir gone; cd gone; rmdir ../gone; exit 0", "completed 0 alive", "", ""},
 		{"echo $PWD", "completed 0 alive", c.dir + "\n", ""},
 		{"cd " + c.dir + "/sub 2>/dev/null", "completed 0 alive", "", ""},
 	} {
 		d := c.run(one.code)
-		if got, want := d.ended()+"\n"+d.Stdout.Head+d.Stderr.Head, one.ended+"\n"+one.stdout+one.stderr; got != want {
-			t.Errorf("%s: got %q, want %q", one.code, got, want)
-		}
+		should.Equal(t, d.ended()+"\n"+d.Stdout.Head+d.Stderr.Head, one.ended+"\n"+one.stdout+one.stderr, "%s", one.code)
 	}
 	check(t, "state", state(), want)
 	check(t, "the process", c.completed("echo $$").Stdout.Head, pid)
@@ -166,7 +168,10 @@ func TestBashReplaced(t *testing.T) {
 		{"exec sh -c 'exit 5'", "failed 5 dead exit 5"},
 		{"exec /nonexistent", "failed 127 dead exit 127"},
 		{"kill -9 $$", "killed 137 dead signal 9"},
-		{"kill $$; sleep 600", "completed 0 alive"}, // as exit does
+		{"kill $$; sleep 600", "failed 143 alive"},
+		// A signal between bash's fork and its wait would be seen when sleep is over, so it waits until bash sleeps, with two children.
+		{`false; (until [[ $(</proc/$$/stat) == *") S "* && $(</proc/$$/task/$$/children) == *[0-9]" "[0-9]* ]]; do :; done; kill $$) & sleep 600`, "failed 143 alive"},
+		{"trap exit TERM; kill $$; sleep 600", "completed 0 alive"},
 		{"builtin trap - EXIT; builtin exit 6", "failed 6 dead exit 6"},
 		{"exec 250<&-", "killed 137 dead signal 9"},
 		{"exec 250<&-; exit", "killed 137 dead signal 9"},
@@ -217,17 +222,20 @@ func TestBashInTheBackground(t *testing.T) {
 	c := start(t, bash, options{})
 	d := c.completed("(until [[ -e go ]]; do sleep 0.01; done; echo later; > gone) & echo at once")
 	check(t, "output", d.Stdout.Head, "at once\n")
-	if len(d.GoesOn) != 1 || !strings.HasPrefix(d.GoesOn[0], "process ( until [[ -e go ]]") {
-		t.Errorf("goes on: %q", d.GoesOn)
-	}
+	should.Hold(t, len(d.GoesOn) == 1 && strings.HasPrefix(d.GoesOn[0], "process ( until [[ -e go ]]"), "goes on: %q", d.GoesOn)
 	check(t, "goes on is told again", len(c.completed("jobs -r | wc -l").GoesOn), 0)
 	c.write("go", "")
 	c.awaitFile("gone")
 	d = c.completed("wait $!; echo $?")
 	check(t, "the job", d.Stdout.Head, "0\n")
-	if len(d.Background) != 1 || d.Background[0].Text != "later\n" {
-		t.Errorf("background: %+v", d.Background)
-	}
+	should.Hold(t, len(d.Background) == 1 && d.Background[0].Text == "later\n", "background: %+v", d.Background)
+}
+
+func TestBashExitsBesideAJob(t *testing.T) {
+	t.Parallel()
+	c := start(t, bash, options{})
+	d := c.completed("sleep 600 & echo $!; exit")
+	check(t, "what goes on", fmt.Sprint(d.GoesOn), "[process sleep 600 (pid "+strings.TrimSpace(d.Stdout.Head)+")]")
 }
 
 func TestBashIsFrozen(t *testing.T) {
@@ -235,7 +243,7 @@ func TestBashIsFrozen(t *testing.T) {
 	c := keeping(t, bash, "", protocol.Init{Env: map[string]string{"PASSED": "s3cret"}})
 	big := 3 << 20
 	c.completed(fmt.Sprintf("x=$'a\\nb \"q\" \\'s'; list=(1 'two three'); declare -A map=([k]=v); export out=2; f() { echo \"f $1\"; }; alias hi='echo aliased'; "+
-		"set -euo pipefail; shopt -s extglob\ng() { case $1 in +(a)) echo many;; esac; }; mkdir -p sub; cd sub; trap 'echo usr' USR1; unset LANG; sleep 600 & "+
+		"set -euo pipefail; set -- first; shopt -s extglob\ng() { case $1 in +(a)) echo many;; esac; }; mkdir -p sub; cd sub; trap 'echo usr' USR1; unset LANG; ulimit -n 500; ulimit -S -u 10000; sleep 600 & "+
 		"printf -v big %%%ds; readonly fixed=1", big))
 	c.completed(fmt.Sprintf("printf -v huge %%%ds", 17<<20))
 	frozen := c.freeze("f")
@@ -246,29 +254,34 @@ func TestBashIsFrozen(t *testing.T) {
 	check(t, "lost", fmt.Sprint(frozen.Lost), "[{sleep 600 a program that runs in the background}]")
 	check(t, "it goes on", c.completed("echo $out; jobs -r | wc -l").Stdout.Head, "2\n1\n")
 	text, err := os.ReadFile(c.path(frozenFile(bash)))
-	if err != nil || strings.Contains(string(text), "s3cret") || len(text) < big {
-		t.Errorf("the file of %d bytes has what is passed through: %v", len(text), err)
-	}
+	should.Hold(t, err == nil && !strings.Contains(string(text), "s3cret") && len(text) >= big,
+		"the file of %d bytes has what is passed through: %v", len(text), err)
 	c.stop()
 	c = keeping(t, bash, c.dir, protocol.Init{Env: map[string]string{"PASSED": "other", "LANG": "C"}})
-	d := c.completed("echo \"$x|${list[1]}|${map[k]}|$(bash -c 'echo $out')|$(f 1)|$(g aaa)|${PWD##*/}|$PASSED|${LANG-no}|${#big}|$-|$fixed\"; hi; kill -USR1 $$")
+	d := c.completed("echo \"$x|${list[1]}|${map[k]}|$(bash -c 'echo $out')|$(f 1)|$(g aaa)|${PWD##*/}|$PASSED|${LANG-no}|${#big}|$-|$fixed$1|$(ulimit -S -n)|$(ulimit -H -n)|$(ulimit -S -u)\"; hi; kill -USR1 $$")
 	options := "huB"
-	check(t, "woken", d.Stdout.Head, fmt.Sprintf("a\nb \"q\" 's|two three|v|2|f 1|many|sub|other|no|%d|%s|1\naliased\nusr\n", big, options))
+	check(t, "woken", d.Stdout.Head, fmt.Sprintf("a\nb \"q\" 's|two three|v|2|f 1|many|sub|other|no|%d|%s|1first|500|500|10000\naliased\nusr\n", big, options))
 	if d.Origin == nil || d.Origin.From != "frozen" || d.Origin.Variables < 5 || d.Origin.AtMS == 0 || len(d.Origin.Lost) != 1 {
 		t.Errorf("origin: %+v", d.Origin)
 	}
 	c.stop()
-	for _, forged := range []string{"", "x=1\n", "# code-sandbox-mcp bash 1\nx=1\n", "# code-sandbox-mcp bash 1\n#{\n"} {
+	for _, forged := range []string{"", "x=1\n", "# code-sandbox-mcp bash 1\nx=1\n#{}\n", "# code-sandbox-mcp bash 2\nx=1\n", "# code-sandbox-mcp bash 2\n#{\n"} {
 		c.write(frozenFile(bash), forged)
 		c = keeping(t, bash, c.dir)
 		d := c.completed("echo ${x-none}")
 		check(t, forged, d.Stdout.Head, "none\n")
-		if d.Origin == nil || d.Origin.Error != "the frozen variables could not be read: the file is not whole" {
-			t.Errorf("%q: %+v", forged, d.Origin)
-		}
+		should.Hold(t, d.Origin != nil && d.Origin.Error == "the frozen variables could not be read: the file is not whole",
+			"%q: %+v", forged, d.Origin)
 		c.stop()
 	}
-	c.write(frozenFile(bash), "# code-sandbox-mcp bash 1\nx=1\nexit 3\n#{}\n")
+	c.write(frozenFile(bash), "# code-sandbox-mcp bash 2\n#vx 3\nx=1\n#vy 9\ny='a\nb c'\n#vz 20\nz='unfini\n")
+	c = keeping(t, bash, c.dir)
+	d = c.completed("echo \"$x|$y|${z-none}\"")
+	check(t, "a file that is cut off", d.Stdout.Head, "1|a\nb c|none\n")
+	should.Hold(t, d.Origin != nil && d.Origin.Variables == 2 && d.Origin.LostTotal == 2 && d.Origin.Lost[0].Name == "z",
+		"a file that is cut off: %+v", d.Origin)
+	c.stop()
+	c.write(frozenFile(bash), "# code-sandbox-mcp bash 2\n#vx 10\nx=1\nexit 3\n#{}\n")
 	c = keeping(t, bash, c.dir)
 	check(t, "a file that exits", c.completed("echo $x").Stdout.Head, "1\n")
 	c.stop()

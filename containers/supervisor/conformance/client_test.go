@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package conformance holds the supervisor to docs/kernel-protocol.md: each promise once, for every language, with the
-// real program and its kernels as child processes. What is about one interpreter is tested beside that.
+// Package conformance holds the supervisor to docs/kernel-protocol.md, with the real program and its kernels as child processes: each promise
+// once, for every language where a kernel has a part in it. What is about one interpreter is tested beside that.
 package conformance
 
 import (
@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
@@ -69,16 +71,42 @@ func run(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "the supervisor could not be built: %v\n%s", err, out)
 		return 1
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // some tests run it as somebody else
+	err = unpack(dir)
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
 }
 
+// unpack brings the kernels to where somebody else can read them, as whom some tests run: a checkout may be in a home folder.
+func unpack(dir string) error {
+	python.program, javascript.program = filepath.Join(dir, "python", "main.py"), filepath.Join(dir, "node", "main.cjs")
+	files, err := containers.Programs(runtime.GOARCH)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		name := filepath.Join(dir, f.Path)
+		if name == program {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, f.Content, f.Mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // watchSources has `go test` know what child processes read: else it would take a result for one of what has changed since.
 var watchSources = sync.OnceFunc(func() {
-	for _, root := range []string{kernels(), "..", os.Getenv("SUPERVISOR")} {
+	for _, root := range []string{"..", os.Getenv("SUPERVISOR")} {
 		_ = filepath.WalkDir(root, func(path string, _ os.DirEntry, _ error) error {
 			_, _ = os.Stat(path)
 			return nil
@@ -219,8 +247,7 @@ func (c *connection) pause(on bool) {
 // send sends a message of package protocol, or fields that are none.
 func (c *connection) send(message any) {
 	c.t.Helper()
-	body, err := json.Marshal(message)
-	must.OK(c.t, err)
+	body := must.Get(json.Marshal(message))(c.t)
 	c.sendBody(body)
 }
 
@@ -257,9 +284,7 @@ func (c *connection) find(from int, matches func(*message) bool) *message {
 		if c.ended {
 			return nil
 		}
-		if time.Now().After(deadline) {
-			c.t.Fatal("what was expected did not come")
-		}
+		must.Hold(c.t, !time.Now().After(deadline), "what was expected did not come")
 		c.came.Wait()
 	}
 }
@@ -268,9 +293,7 @@ func (c *connection) find(from int, matches func(*message) bool) *message {
 func (c *connection) await(kind string, from int) *message {
 	c.t.Helper()
 	m := c.find(from, func(m *message) bool { return m.Type == kind })
-	if m == nil {
-		c.t.Fatalf("the connection ended before a message %q came", kind)
-	}
+	must.Hold(c.t, m != nil, "the connection ended before a message %q came", kind)
 	return m
 }
 
@@ -278,9 +301,7 @@ func (c *connection) await(kind string, from int) *message {
 func (c *connection) greeted() *message {
 	c.t.Helper()
 	m, ready := c.await("attached", 0), c.find(0, func(m *message) bool { return m.Type == "ready" && m.Language == c.language })
-	if ready == nil {
-		c.t.Fatal("the connection ended before a kernel was ready")
-	}
+	must.Hold(c.t, ready != nil, "the connection ended before a kernel was ready")
 	m.Ready = ready.Ready
 	return m
 }
@@ -343,9 +364,7 @@ func (c *connection) begin(code string, more ...request) string {
 func (c *connection) done(id string) *message {
 	c.t.Helper()
 	m := c.find(0, func(m *message) bool { return m.Type == "done" && m.ID == id })
-	if m == nil {
-		c.t.Fatal("the connection ended during a run")
-	}
+	must.Hold(c.t, m != nil, "the connection ended during a run")
 	return m
 }
 
@@ -358,9 +377,7 @@ func (c *connection) run(code string, more ...request) *message {
 func (c *connection) completed(code string, more ...request) *message {
 	c.t.Helper()
 	d := c.run(code, more...)
-	if d.Status != "completed" {
-		c.t.Fatalf("%.300s\ndid not complete: %s %v", code, d, c.all("log", ""))
-	}
+	must.Hold(c.t, d.Status == "completed", "%.300s\ndid not complete: %s %v", code, d, c.all("log", ""))
 	return d
 }
 
@@ -441,8 +458,7 @@ func start(t testing.TB, l *language, o options) *client {
 	}
 	var stderr locked.Buffer
 	c.cmd.Stderr = &stderr
-	in, err := c.cmd.StdinPipe()
-	must.OK(t, err)
+	in := must.Get(c.cmd.StdinPipe())(t)
 	out, ours, err := os.Pipe()
 	must.OK(t, err)
 	c.stdin, c.cmd.Stdout = in, ours
@@ -516,8 +532,7 @@ func (c *client) path(names ...string) string {
 
 func (c *client) read(name string) string {
 	c.t.Helper()
-	text, err := os.ReadFile(c.path(name))
-	must.OK(c.t, err)
+	text := must.Get(os.ReadFile(c.path(name)))(c.t)
 	return string(text)
 }
 
@@ -539,8 +554,7 @@ func (c *client) awaitFile(name string) {
 // later is a connection of a later server.
 func (c *client) later() *connection {
 	c.t.Helper()
-	conn, err := net.Dial("unix", c.door)
-	must.OK(c.t, err)
+	conn := must.Get(net.Dial("unix", c.door))(c.t)
 	return connect(c.t, conn, c.language)
 }
 
@@ -596,8 +610,7 @@ func offspring(pid int) []int {
 // statusOf is a number of /proc/PID/status.
 func statusOf(t testing.TB, pid int, name string) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, name+":"); ok {
 			return number(strings.Fields(rest)[0])
@@ -608,7 +621,5 @@ func statusOf(t testing.TB, pid int, name string) int {
 
 func check(t testing.TB, what string, got, want any) {
 	t.Helper()
-	if fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
-		t.Fatalf("%s: got %#v, want %#v", what, got, want)
-	}
+	must.Hold(t, fmt.Sprintf("%#v", got) == fmt.Sprintf("%#v", want), "%s: got %#v, want %#v", what, got, want)
 }

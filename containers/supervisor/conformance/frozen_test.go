@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -45,9 +46,7 @@ func (c *connection) freeze(id string) protocol.Frozen {
 	c.t.Helper()
 	c.send(request{Type: "freeze", Language: c.language, ID: id})
 	m := c.find(0, func(m *message) bool { return m.Type == "frozen" && m.ID == id })
-	if m == nil {
-		c.t.Fatal("the connection ended before an answer to freeze")
-	}
+	must.Hold(c.t, m != nil, "the connection ended before an answer to freeze")
 	return m.frozen
 }
 
@@ -56,9 +55,7 @@ func (c *client) woken(code, want string) protocol.Origin {
 	c.t.Helper()
 	d := c.completed(code)
 	check(c.t, "x", d.result(), want)
-	if d.Origin == nil || d.Origin.From != "frozen" {
-		c.t.Fatalf("it does not say where the variables came from: %s", d)
-	}
+	must.Hold(c.t, d.Origin != nil && d.Origin.From == "frozen", "it does not say where the variables came from: %s", d)
 	return *d.Origin
 }
 
@@ -78,8 +75,7 @@ func TestVariablesOutliveTheContainer(t *testing.T) {
 				c.completed(l.set.with(41))
 				end(c)
 				c.awaitExit()
-				info, err := os.Stat(c.path(".state"))
-				must.OK(t, err)
+				info := must.Get(os.Stat(c.path(".state")))(t)
 				check(t, "the folder is", info.Mode().Perm(), os.FileMode(0o700))
 
 				c = keeping(t, l, c.dir)
@@ -87,9 +83,7 @@ func TestVariablesOutliveTheContainer(t *testing.T) {
 				check(t, "a fresh run has it", fresh.result(), "0")
 				check(t, "a fresh run tells", fresh.Origin == nil, true)
 				origin := c.woken(string(l.get), "41")
-				if origin.Variables < 1 || origin.AtMS == 0 || origin.Error != "" {
-					t.Errorf("origin: %+v", origin)
-				}
+				should.Hold(t, origin.Variables >= 1 && origin.AtMS != 0 && origin.Error == "", "origin: %+v", origin)
 				check(t, "it is told again", c.completed("1").Origin == nil, true)
 			})
 		})
@@ -119,16 +113,15 @@ func TestARunIsStoppedBeforeTheVariablesAreWritten(t *testing.T) {
 }
 
 func TestAKernelThatNothingRanInLeavesTheFile(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := keeping(t, l, "")
-		c.completed(l.set.with(1))
-		c.stop()
-		c = keeping(t, l, c.dir)
-		c.completed("2", request{Fresh: true})
-		c.stop()
-		c = keeping(t, l, c.dir)
-		c.woken(string(l.get), "1")
-	})
+	t.Parallel()
+	c := keeping(t, python, "")
+	c.completed(python.set.with(1))
+	c.stop()
+	c = keeping(t, python, c.dir)
+	c.completed("2", request{Fresh: true})
+	c.stop()
+	c = keeping(t, python, c.dir)
+	c.woken(string(python.get), "1")
 }
 
 func TestFreeze(t *testing.T) {
@@ -137,9 +130,7 @@ func TestFreeze(t *testing.T) {
 		check(t, "before any run", c.freeze("a").Error, "no code has run")
 		c.completed(l.set.with(1))
 		answer := c.freeze("b")
-		if answer.Error != "" || answer.Variables < 1 || answer.Bytes == 0 || answer.Lost == nil {
-			t.Fatalf("frozen: %+v", answer)
-		}
+		must.Hold(t, answer.Error == "" && answer.Variables >= 1 && answer.Bytes != 0 && answer.Lost != nil, "frozen: %+v", answer)
 		check(t, "it goes on", c.value(string(l.get)), "1")
 		id := c.begin(lines(l.set.with(2), l.awaitFile.with("go")))
 		check(t, "while a run goes on", c.freeze("c").Error, "a run goes on")
@@ -152,32 +143,29 @@ func TestFreeze(t *testing.T) {
 }
 
 func TestWhereNothingIsKept(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: protocol.Init{OnEOF: "wait"}})
-		c.completed(l.set.with(1))
-		check(t, "an answer", c.freeze("a").Error, "variables are not kept")
-		c.stop()
-		check(t, "a file", c.exists(".state"), false)
+	t.Parallel()
+	c := start(t, python, options{init: protocol.Init{OnEOF: "wait"}})
+	c.completed(python.set.with(1))
+	check(t, "an answer", c.freeze("a").Error, "variables are not kept")
+	c.stop()
+	check(t, "a file", c.exists(".state"), false)
 
-		c = start(t, l, options{init: protocol.Init{FreezeBytes: mebibyte, FreezeSeconds: 20}})
-		c.completed(l.set.with(1))
-		_ = c.stdin.Close()
-		c.awaitExit()
-		check(t, "a file at the end of the connection", c.exists(".state"), false)
-	})
+	c = start(t, python, options{init: protocol.Init{FreezeBytes: mebibyte, FreezeSeconds: 20}})
+	c.completed(python.set.with(1))
+	_ = c.stdin.Close()
+	c.awaitExit()
+	check(t, "a file at the end of the connection", c.exists(".state"), false)
 }
 
 func TestAFolderOfTheFileThatIsNone(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := keeping(t, l, "")
-		c.completed(l.shell.with("mkdir elsewhere; ln -s elsewhere .state"))
-		if why := c.freeze("a").Error; !strings.HasPrefix(why, "the folder .state cannot be used") {
-			t.Errorf("error: %q", why)
-		}
-		c.write("elsewhere/"+l.name+".frozen", "not to be read")
-		check(t, "the kernel", c.run(l.die.with(9)).Kernel, "dead")
-		check(t, "it is read", c.completed("1").Origin == nil, true)
-	})
+	t.Parallel()
+	c := keeping(t, python, "")
+	c.completed(python.shell.with("mkdir elsewhere; ln -s elsewhere .state"))
+	why := c.freeze("a").Error
+	should.Hold(t, strings.HasPrefix(why, "the folder of the session's state cannot be used"), "error: %q", why)
+	c.write("elsewhere/"+python.name+".frozen", "not to be read")
+	check(t, "the kernel", c.run(python.die.with(9)).Kernel, "dead")
+	check(t, "it is read", c.completed("1").Origin == nil, true)
 }
 
 func TestAFileThatCannotBeRead(t *testing.T) {
@@ -188,9 +176,8 @@ func TestAFileThatCannotBeRead(t *testing.T) {
 		c.write(frozenFile(l), strings.Repeat("no variables", 1000))
 		c = keeping(t, l, c.dir)
 		copied := c.begin("1", request{Copy: true})
-		if why := c.woken("1", "1").Error; !strings.HasPrefix(why, "the frozen variables could not be read: ") {
-			t.Errorf("error: %q", why)
-		}
+		why := c.woken("1", "1").Error
+		should.Hold(t, strings.HasPrefix(why, "the frozen variables could not be read: "), "error: %q", why)
 		check(t, "a copy", c.done(copied).errorName(), "CopyError")
 		check(t, "it is set aside", c.exists(frozenFile(l)+".bad"), true)
 		check(t, "it is told again", c.completed("1").Origin == nil, true)
@@ -206,9 +193,7 @@ func TestNoRoomForTheFile(t *testing.T) {
 		c.completed(lines(l.set.with(2), l.fill.with("f", limit-1)))
 		c.completed(code{python: "import random; y = random.randbytes(2 << 20)", javascript: `y = require("crypto").randomBytes(2 << 20); 1`}[l])
 		answer := c.freeze("b")
-		if answer.Error == "" && answer.LostTotal == 0 {
-			t.Errorf("frozen: %+v", answer)
-		}
+		should.Hold(t, answer.Error != "" || answer.LostTotal != 0, "frozen: %+v", answer)
 		if answer.Error != "" {
 			check(t, "the file is as before", c.read(frozenFile(l)) == before, true)
 		}
@@ -238,9 +223,8 @@ func TestAKernelThatDiesAsItWrites(t *testing.T) {
 	c.awaitFile("begun")
 	check(t, "going back", c.restore("any").Error, "the variables are being written")
 	_ = syscall.Kill(pid, syscall.SIGKILL)
-	if why := c.freeze("b").Error; !strings.HasPrefix(why, "the kernel ended: ") {
-		t.Errorf("error: %q", why)
-	}
+	why := c.freeze("b").Error
+	should.Hold(t, strings.HasPrefix(why, "the kernel ended: "), "error: %q", why)
 	c.woken("x", "1")
 }
 
@@ -271,9 +255,8 @@ func TestVariablesThatEndTheKernelAsTheyAreRead(t *testing.T) {
 			d := c.completed("'x' in globals()", request{TimeoutMS: patience.Milliseconds()})
 			check(t, "a copy", c.done(copied).errorName(), "CopyError")
 			check(t, "x", d.result(), "False")
-			if d.Origin == nil || !strings.HasPrefix(d.Origin.Error, "the frozen variables could not be read: ") {
-				t.Errorf("answer: %s", d)
-			}
+			should.Hold(t, d.Origin != nil && strings.HasPrefix(d.Origin.Error, "the frozen variables could not be read: "),
+				"answer: %s", d)
 			check(t, "it is set aside", c.exists(frozenFile(python)+".bad"), true)
 		})
 	}

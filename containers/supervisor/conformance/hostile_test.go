@@ -3,14 +3,20 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/daemon"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -119,9 +125,8 @@ func TestAFloodOfDisplays(t *testing.T) {
 		d := c.run(loop+`send('{"type": "display", "id": "x", "mime": "image/png"}', 500_000)`, request{ID: "x", TimeoutMS: 1000, GraceMS: 2000})
 		check(t, "status", d.Status, "timed_out")
 		check(t, "displays", len(c.all("display", "")) <= 5, true)
-		if grown := statusOf(t, c.pid(), "VmRSS") - before; grown > 48<<10 {
-			t.Errorf("it grew by %d KiB", grown)
-		}
+		grown := statusOf(t, c.pid(), "VmRSS") - before
+		should.Hold(t, grown <= 48<<10, "it grew by %d KiB", grown)
 		check(t, "the next", c.value("2"), "2")
 	})
 }
@@ -192,65 +197,149 @@ func TestFilesNamedLikeModules(t *testing.T) {
 }
 
 func TestItsMemoryAndDescriptorsAreClosedToCode(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{asNobody: true})
-		pid := c.pid()
-		d := c.completed(l.shell.with(fmt.Sprintf("for f in mem environ maps fd/0 fd/10; do head -c 1 /proc/%d/$f 2> /dev/null && echo $f; done; ls /proc/%[1]d/fd 2> /dev/null; true", pid)))
-		check(t, "what can be read", d.Stdout.Head, "")
-	})
+	t.Parallel()
+	c := start(t, python, options{asNobody: true})
+	pid := c.pid()
+	d := c.completed(python.shell.with(fmt.Sprintf("for f in mem environ maps fd/0 fd/10; do head -c 1 /proc/%d/$f 2> /dev/null && echo $f; done; ls /proc/%[1]d/fd 2> /dev/null; true", pid)))
+	check(t, "what can be read", d.Stdout.Head, "")
 }
 
 // Streams ----------------------------------------------------------------------------------
 
 func TestStreamsThatNobodyReadsHinderNothing(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		c.completed(l.set.with(1))
-		before := statusOf(t, c.pid(), "VmRSS")
-		var open []net.Conn
-		for range 10_000 { // most are more than may wait, and are refused
-			stream, err := c.conn.Open()
-			if err != nil {
-				break
-			}
-			open = append(open, stream)
-			if len(open)%100 == 0 {
-				c.ping()
-			}
-		}
-		check(t, "x", c.value(string(l.get)), "1")
-		for _, stream := range open {
-			_ = stream.Close()
-		}
-		check(t, "x", c.value(string(l.get)), "1")
-		if grown := statusOf(t, c.pid(), "VmRSS") - before; grown > 96<<10 { // a goroutine for each
-			t.Errorf("it grew by %d KiB", grown)
-		}
+	t.Parallel()
+	c := start(t, python, options{})
+	c.completed(python.set.with(1))
+	before := statusOf(t, c.pid(), "VmRSS")
+	var open []net.Conn
+	for range 10_000 { // most are more than may wait, and are refused
 		stream, err := c.conn.Open()
-		must.OK(t, err)
-		_, _ = stream.Write([]byte(strings.Repeat("\xff", 64)))
-		_, _ = io.Copy(io.Discard, stream) // what is no request ends it
-	})
+		if err != nil {
+			break
+		}
+		open = append(open, stream)
+		if len(open)%100 == 0 {
+			c.ping()
+		}
+	}
+	check(t, "x", c.value(string(python.get)), "1")
+	for _, stream := range open {
+		_ = stream.Close()
+	}
+	check(t, "x", c.value(string(python.get)), "1")
+	if grown := statusOf(t, c.pid(), "VmRSS") - before; grown > 96<<10 { // a goroutine for each
+		t.Errorf("it grew by %d KiB", grown)
+	}
+	stream := must.Get(c.conn.Open())(t)
+	_, _ = stream.Write([]byte(strings.Repeat("\xff", 64)))
+	_, _ = io.Copy(io.Discard, stream) // what is no request ends it
 }
 
 func TestFilesWhileARunGoesOn(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, protocol.Init{})
-		c.write("input/mine", "here")
-		id := c.begin(l.awaitFile.with("go"))
-		visitor := c.later() // for files alone: it takes nobody's place
-		visitor.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: token, FilesOnly: true})
-		visitor.send(request{Type: "interrupt", ID: id, Reason: "cancelled"})
-		visitor.send(request{Type: "stop"})
-		for _, conn := range []*connection{c.connection, visitor} {
-			stream, err := conn.conn.Open()
-			must.OK(t, err)
-			must.OK(t, filewire.Write(stream, filewire.Request{Op: filewire.Get, Path: "input/mine", Limit: -1}))
-			answer, err := io.ReadAll(stream)
-			check(t, "the file comes", err == nil && strings.Contains(string(answer), "here"), true)
+	t.Parallel()
+	c := waiting(t, python, protocol.Init{})
+	c.write("input/mine", "here")
+	id := c.begin(python.awaitFile.with("go"))
+	visitor := c.later() // for files alone: it takes nobody's place
+	visitor.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: token, FilesOnly: true})
+	visitor.send(request{Type: "interrupt", ID: id, Reason: "cancelled"})
+	visitor.send(request{Type: "stop"})
+	for _, conn := range []*connection{c.connection, visitor} {
+		stream := must.Get(conn.conn.Open())(t)
+		must.OK(t, filewire.Write(stream, filewire.Request{Op: filewire.Get, Path: "input/mine", Limit: -1}))
+		answer, err := io.ReadAll(stream)
+		check(t, "the file comes", err == nil && strings.Contains(string(answer), "here"), true)
+	}
+	check(t, "messages to a visitor", len(visitor.messages), 0)
+	c.write("go", "")
+	check(t, "the run", c.done(id).ended(), "completed 0 alive")
+}
+
+// say is a shell command that sends a text to a port of loopback, and prints what comes back until the end.
+func say(port int, text string) string {
+	return fmt.Sprintf(`bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d && printf %s >&3 && cat <&3'`, port, text)
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	free := must.Get(daemon.FreePort())(t)
+	return free
+}
+
+// serve answers each stream that the supervisor opens with what it has said, twice.
+func (c *connection) serve(length int) {
+	for {
+		stream, err := c.conn.Accept()
+		if err != nil {
+			return
 		}
-		check(t, "messages to a visitor", len(visitor.messages), 0)
-		c.write("go", "")
-		check(t, "the run", c.done(id).ended(), "completed 0 alive")
-	})
+		go func() {
+			said := make([]byte, length)
+			_, _ = io.ReadFull(stream, said)
+			_, _ = stream.Write([]byte(strings.Repeat(string(said), 2)))
+			_ = stream.Close()
+		}()
+	}
+}
+
+func TestConnectionsOfCodeAreCarriedToTheServer(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	c := start(t, python, options{init: protocol.Init{WayOut: port}})
+	go c.serve(5)
+	command := python.shell.with(say(port, "hello"))
+	for range 2 {
+		check(t, "what comes back", c.completed(command).Stdout.Head, "hellohello")
+	}
+	many := python.shell.with("for i in 1 2 3 4 5 6 7 8 9; do for j in 1 2 3 4 5 6 7 8 9; do " + say(port, "again") + " & done; done; wait")
+	check(t, "what comes back from many at a time", strings.Count(c.completed(many).Stdout.Head, "again"), 162)
+}
+
+// Python runs what is beside the packages of the session before anything else, such as the lines of a .pth file, and may
+// be faster than the server's first message.
+func TestNoCodeOfTheSessionTakesThePlaceOfTheWayOut(t *testing.T) {
+	t.Parallel()
+	port, dir := freePort(t), t.TempDir()
+	door := "@conformance-first-" + strconv.Itoa(port)
+	version, err := exec.Command("python3", "-c", "import sys; print('python%d.%d' % sys.version_info[:2])").Output()
+	packages := filepath.Join(dir, ".local", "lib", strings.TrimSpace(string(version)), "site-packages")
+	early := fmt.Sprintf("import socket\ntaken = []\nfor family, at in (socket.AF_INET, ('127.0.0.1', %d)), (socket.AF_UNIX, '\\0%s'):\n"+
+		"    s = socket.socket(family)\n    try:\n        s.bind(at), s.listen(), taken.append(s)\n    except OSError:\n        pass\nopen(%q, 'w')\n",
+		port, door[1:], filepath.Join(dir, "early"))
+	err = errors.Join(err, os.MkdirAll(packages, 0o755))
+	for name, text := range map[string]string{"early.pth": "import early\n", "early.py": early} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(packages, name), []byte(text), 0o644))
+	}
+	must.OK(t, err)
+	c := start(t, python, options{noInit: true, dir: dir, env: []string{
+		"PYTHONUSERBASE=" + filepath.Join(dir, ".local"), "CODE_SANDBOX_SOCKET=" + door, protocol.WayOutVariable + "=" + strconv.Itoa(port),
+	}})
+	c.awaitFile("early")
+	c.send(c.init(protocol.Init{WayOut: port, Token: "token"}))
+	go c.serve(5)
+	check(t, "what was early", c.completed("import sys; print(len(sys.modules['early'].taken))").Stdout.Head, "0\n")
+	check(t, "what comes back", c.completed(python.shell.with(say(port, "hello"))).Stdout.Head, "hellohello")
+}
+
+func TestNothingListensWithoutAWayOut(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	c := start(t, python, options{})
+	d := c.run(python.shell.with(say(port, "hello") + "; true"))
+	check(t, "refused", strings.Contains(d.Stderr.Head, "refused"), true)
+}
+
+func TestAConnectionOfCodeEndsWhereNoServerIs(t *testing.T) {
+	t.Parallel()
+	port := freePort(t)
+	c := waiting(t, python, protocol.Init{WayOut: port})
+	id := c.begin(lines(python.awaitFile.with("go"), python.shell.with(say(port, "hello")+"; echo over"), python.write.with("over", "")))
+	_ = c.stdin.Close()
+	c.awaitEnd()
+	c.write("go", "")
+	c.awaitFile("over")
+	later, _ := c.taken()
+	check(t, "it ends", strings.HasSuffix(later.done(id).Stdout.Head, "over\n"), true)
+	go later.serve(5)
+	check(t, "what comes back from the later server", later.completed(python.shell.with(say(port, "hello"))).Stdout.Head, "hellohello")
 }

@@ -23,9 +23,8 @@ func TestReady(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
 		check(t, "ready", fmt.Sprint(c.ready.Protocol, c.ready.Language, c.ready.Run, c.ready.Runs, c.ready.Over), fmt.Sprint(3, l.name, "", []string{}, []string{}))
-		if !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(c.ready.Version) || c.ready.Features == nil {
-			t.Errorf("ready: %s", c.ready)
-		}
+		should.Hold(t, regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(c.ready.Version) && c.ready.Features != nil,
+			"ready: %s", c.ready)
 		check(t, "the code's version", c.value(string(l.version)), "'"+c.ready.Version+"'")
 	})
 }
@@ -49,12 +48,11 @@ func TestInitThatIsNoGood(t *testing.T) {
 }
 
 func TestLimitsAreBounded(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: protocol.Init{OutputBytes: -5, MaxDisplays: -1, SpoolBytes: -7}})
-		d := c.completed(lines(l.print.with(strings.Repeat("y", 5000)), l.display.with("<p>")))
-		check(t, "output", len(d.Stdout.Head)+len(d.Stdout.Tail), 256)
-		check(t, "displays", len(c.all("display", "")), 1)
-	})
+	t.Parallel()
+	c := start(t, python, options{init: protocol.Init{OutputBytes: -5, MaxDisplays: -1, SpoolBytes: -7}})
+	d := c.completed(lines(python.print.with(strings.Repeat("y", 5000)), python.display.with("<p>")))
+	check(t, "output", len(d.Stdout.Head)+len(d.Stdout.Tail), 256)
+	check(t, "displays", len(c.all("display", "")), 1)
 }
 
 func TestAnInterpreterThatIsMissing(t *testing.T) {
@@ -80,46 +78,43 @@ func TestKernelsThatCannotBegin(t *testing.T) {
 			d := c.run("1", request{Fresh: fresh})
 			check(t, "end", d.ended(), map[bool]string{false: "killed 137 dead exit 3", true: "killed 137 fresh exit 3"}[fresh])
 		}
-		if started, _ := os.ReadFile(bin + "/started"); len(started) > 2*10 {
-			t.Errorf("%d were started", len(started)/2)
-		}
+		started, _ := os.ReadFile(bin + "/started")
+		should.Hold(t, len(started) <= 2*10, "%d were started", len(started)/2)
 	})
 }
 
 func TestPing(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		id := c.begin(string(l.spin))
-		c.send(request{Type: "ping", N: 17})
-		check(t, "pong", c.await("pong", 0).N, 17)
-		c.interrupt(id, "cancelled")
-		c.done(id)
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	id := c.begin(string(python.spin))
+	c.send(request{Type: "ping", N: 17})
+	check(t, "pong", c.await("pong", 0).N, 17)
+	c.interrupt(id, "cancelled")
+	c.done(id)
 }
 
 func TestWhatIsIgnored(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		c.completed(l.set.with(1), request{ID: "first"})
-		for _, f := range []fields{
-			{"type": "grease", "x": []int{1}}, {"no": "type"}, {"type": []string{"run"}}, {"type": "peek", "id": "never"},
-			{"type": "interrupt", "id": "first", "reason": "cancelled"}, {"type": "interrupt", "id": "never"}, {"type": "interrupt"},
-			{"type": "run", "language": l.name, "id": 1, "code": "1"}, {"type": "run", "language": l.name, "id": nil, "code": "1"},
-			{"type": "run", "language": l.name, "id": "bad", "code": []string{"1"}}, {"type": "run", "language": l.name, "code": "1"},
-			{"type": "start", "language": "cobol"}, {"type": "freeze", "id": "a"}, {"type": "restore", "language": 1},
-		} {
-			c.send(f)
-		}
-		from := c.now()
-		for _, text := range []string{"", "{", "[]", "\xff\xfe", "null", strings.Repeat("[", 100_000), `{"type":` + strings.Repeat("9", 10_000) + "}"} {
-			c.sendBody([]byte(text))
-		}
-		c.send(fields{"type": "run", "language": l.name, "id": "last", "code": string(l.get), "unknown": fields{"deep": []int{}}})
-		check(t, "x", c.done("last").result(), "1")
-		c.await("log", from)
-		check(t, "answers", len(c.all("done", "")), 2)
-		check(t, "peeks", len(c.all("peek", "")), 0)
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	c.completed(python.set.with(1), request{ID: "first"})
+	for _, f := range []fields{
+		{"type": "grease", "x": []int{1}}, {"no": "type"}, {"type": []string{"run"}}, {"type": "peek", "id": "never"},
+		{"type": "interrupt", "id": "first", "reason": "cancelled"}, {"type": "interrupt", "id": "never"}, {"type": "interrupt"},
+		{"type": "run", "language": python.name, "id": 1, "code": "1"}, {"type": "run", "language": python.name, "id": nil, "code": "1"},
+		{"type": "run", "language": python.name, "id": "bad", "code": []string{"1"}}, {"type": "run", "language": python.name, "code": "1"},
+		{"type": "start", "language": "cobol"}, {"type": "freeze", "id": "a"}, {"type": "restore", "language": 1},
+	} {
+		c.send(f)
+	}
+	from := c.now()
+	for _, text := range []string{"", "{", "[]", "\xff\xfe", "null", strings.Repeat("[", 100_000), `{"type":` + strings.Repeat("9", 10_000) + "}"} {
+		c.sendBody([]byte(text))
+	}
+	c.send(fields{"type": "run", "language": python.name, "id": "last", "code": string(python.get), "unknown": fields{"deep": []int{}}})
+	check(t, "x", c.done("last").result(), "1")
+	c.await("log", from)
+	check(t, "answers", len(c.all("done", "")), 2)
+	check(t, "peeks", len(c.all("peek", "")), 0)
 }
 
 func TestARunBeforeInitIsIgnored(t *testing.T) {
@@ -162,43 +157,30 @@ func TestCodeOfNearlyAFrame(t *testing.T) {
 }
 
 func TestARunWhileAnotherGoesOn(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		first := c.begin(lines(l.awaitFile.with("go"), "1"))
-		d := c.run("2")
-		check(t, "the second", d.ended()+" "+d.errorName(), "failed 1 alive SessionBusy")
-		c.write("go", "")
-		check(t, "the first", c.done(first).result(), "1")
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	first := c.begin(lines(python.awaitFile.with("go"), "1"))
+	d := c.run("2")
+	check(t, "the second", d.ended()+" "+d.errorName(), "failed 1 alive SessionBusy")
+	c.write("go", "")
+	check(t, "the first", c.done(first).result(), "1")
 }
 
 func TestDoneHasEveryField(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		d := c.completed(l.print.with("a"))
-		var all map[string]any
-		must.OK(t, json.Unmarshal(d.raw, &all))
-		var names []string
-		for name := range all {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		check(t, "fields", strings.Join(names, " "), "artifacts artifacts_total background cause displays_total duration_ms error exit_code goes_on id "+
-			"kernel result status stderr stdout type")
-		check(t, "end", d.ended(), "completed 0 alive")
-		if d.Error != nil || d.Artifacts == nil || d.Background == nil || d.GoesOn == nil {
-			t.Errorf("done: %s", d)
-		}
-	})
-}
-
-func TestEnvironment(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: protocol.Init{Env: map[string]string{"MINE": "s3cret"}, Warm: []string{l.name}}})
-		for _, fresh := range []bool{false, true} {
-			check(t, "MINE", c.completed(l.environment.with("MINE"), request{Fresh: fresh}).result(), "'s3cret'")
-		}
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	d := c.completed(python.print.with("a"))
+	var all map[string]any
+	must.OK(t, json.Unmarshal(d.raw, &all))
+	var names []string
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	check(t, "fields", strings.Join(names, " "), "artifacts artifacts_total background cause displays_total duration_ms error exit_code goes_on id "+
+		"kernel result status stderr stdout type")
+	check(t, "end", d.ended(), "completed 0 alive")
+	should.Hold(t, d.Error == nil && d.Artifacts != nil && d.Background != nil && d.GoesOn != nil, "done: %s", d)
 }
 
 // A container that was made ahead is bound to a session once, and has nothing of one before.
@@ -229,15 +211,6 @@ func TestBind(t *testing.T) {
 	})
 }
 
-func TestPreload(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		modules := map[*language][]string{python: {"fractions", "no_such_module"}, javascript: {"node:zlib", "not-installed"}}[l]
-		c := start(t, l, options{init: protocol.Init{Preload: map[string][]string{l.name: modules}, Warm: []string{l.name}}})
-		check(t, "result", c.value("1"), "1")
-		check(t, "result", c.completed("1", request{Fresh: true}).result(), "1")
-	})
-}
-
 // The end ------------------------------------------------------------------------------
 
 func TestEnds(t *testing.T) {
@@ -264,65 +237,59 @@ func TestEnds(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{noInit: true})
-		c.send(c.init(protocol.Init{IdleSeconds: 1}))
-		check(t, "a run keeps it", c.value(lines(l.sleep.with(2500), "1")), "1")
-		c.awaitExit()
-	})
+	t.Parallel()
+	c := start(t, python, options{noInit: true})
+	c.send(c.init(protocol.Init{IdleSeconds: 1}))
+	check(t, "a run keeps it", c.value(lines(python.sleep.with(2500), "1")), "1")
+	c.awaitExit()
 }
 
 func TestItOutlivesItsServerUntilItIsIdle(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{noInit: true})
-		c.send(c.init(protocol.Init{OnEOF: "wait", IdleSeconds: 1}))
-		c.begin(lines(l.write.with("begun", ""), l.sleep.with(1500), l.write.with("wrote", "")))
-		c.awaitFile("begun")
-		_ = c.stdin.Close()
-		c.awaitExit()
-		check(t, "the run has ended", c.exists("wrote"), true)
-	})
+	t.Parallel()
+	c := start(t, python, options{noInit: true})
+	c.send(c.init(protocol.Init{OnEOF: "wait", IdleSeconds: 1}))
+	c.begin(lines(python.write.with("begun", ""), python.sleep.with(1500), python.write.with("wrote", "")))
+	c.awaitFile("begun")
+	_ = c.stdin.Close()
+	c.awaitExit()
+	check(t, "the run has ended", c.exists("wrote"), true)
 }
 
 // The work directory -------------------------------------------------------------------
 
 func TestAWorkDirectoryThatIsMissingIsMade(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{noInit: true})
-		c.send(c.init(protocol.Init{WorkDir: c.path("a/b")}))
-		c.completed(l.write.with("here", ""))
-		for _, name := range []string{"here", "input", "output"} {
-			check(t, name, c.exists("a/b/"+name), true)
-		}
-	})
+	t.Parallel()
+	c := start(t, python, options{noInit: true})
+	c.send(c.init(protocol.Init{WorkDir: c.path("a/b")}))
+	c.completed(python.write.with("here", ""))
+	for _, name := range []string{"here", "input", "output"} {
+		check(t, name, c.exists("a/b/"+name), true)
+	}
 }
 
 func TestAWorkDirectoryThatCannotBe(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: protocol.Init{WorkDir: "/dev/null/x"}})
-		check(t, "result", c.value("2"), "2")
-		check(t, "log", c.await("log", 0).Level, "error")
+	t.Parallel()
+	c := start(t, python, options{init: protocol.Init{WorkDir: "/dev/null/x"}})
+	check(t, "result", c.value("2"), "2")
+	check(t, "log", c.await("log", 0).Level, "error")
 
-		limited := start(t, l, options{init: protocol.Init{WorkDir: "/dev/null/x", VolumeBytes: 1000}})
-		d := limited.run(l.print.with("ran"))
-		check(t, "with a limit", d.ended()+" "+d.errorName()+d.Stdout.Head, "failed 1 alive WorkDirectoryError")
-	})
+	limited := start(t, python, options{init: protocol.Init{WorkDir: "/dev/null/x", VolumeBytes: 1000}})
+	d := limited.run(python.print.with("ran"))
+	check(t, "with a limit", d.ended()+" "+d.errorName()+d.Stdout.Head, "failed 1 alive WorkDirectoryError")
 }
 
 func TestAServerThatDoesNotRead(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		c.completed("1")
-		before := statusOf(t, c.pid(), "VmRSS")
-		c.pause(true)
-		for range 100_000 {
-			c.send(request{Type: "ping", N: 1})
-		}
-		id := c.begin("1")
-		c.pause(false)
-		c.done(id)
-		if grown := statusOf(t, c.pid(), "VmHWM") - before; grown > 32<<10 {
-			t.Errorf("it grew by %d KiB", grown)
-		}
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	c.completed("1")
+	before := statusOf(t, c.pid(), "VmRSS")
+	c.pause(true)
+	for range 100_000 {
+		c.send(request{Type: "ping", N: 1})
+	}
+	id := c.begin("1")
+	c.pause(false)
+	c.done(id)
+	grown := statusOf(t, c.pid(), "VmHWM") - before
+	should.Hold(t, grown <= 32<<10, "it grew by %d KiB", grown)
 }

@@ -3,12 +3,18 @@
 package conformance
 
 import (
+	"encoding/json"
 	"fmt"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -31,9 +37,8 @@ func guarded(t *testing.T, l *language) *client {
 
 func (c *client) checkMemory(d *message) {
 	c.t.Helper()
-	if m := d.Memory; m == nil || m.LimitBytes != memory*mebibyte || m.UsedBytes < m.LimitBytes*9/10 || m.Largest == nil {
-		c.t.Errorf("memory: %s", d)
-	}
+	m := d.Memory
+	should.Hold(c.t, m != nil && m.LimitBytes == memory*mebibyte && m.UsedBytes >= m.LimitBytes*9/10 && m.Largest != nil, "memory: %s", d)
 }
 
 func TestARunIsStoppedBeforeTheMemoryIsFull(t *testing.T) {
@@ -54,32 +59,29 @@ func TestARunThatIgnoresThatTheMemoryIsFull(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := guarded(t, l)
 		d := c.run(lines(l.spawn.with(hoards(memory, "trap '' INT; wait")), l.stubborn.with("stubborn")), request{GraceMS: short})
-		if ended := d.ended(); ended != "killed 137 dead memory" && !strings.HasPrefix(ended, "failed 1 alive") {
-			t.Errorf("the run: %s", d)
-		}
+		ended := d.ended()
+		should.Hold(t, ended == "killed 137 dead memory" || strings.HasPrefix(ended, "failed 1 alive"), "the run: %s", d)
 		c.checkMemory(d)
 	})
 }
 
 func TestTheRunThatTakesMostIsStopped(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := guarded(t, l)
-		id := c.begin(lines(l.awaitFile.with("go"), "2"))
-		d := c.run(l.shell.with(hoards(memory, "wait")), request{Fresh: true})
-		check(t, "the one", d.ended()+" "+d.errorName(), "failed 1 fresh memory MemoryError")
-		c.write("go", "")
-		check(t, "the other", c.done(id).result(), "2")
-	})
+	t.Parallel()
+	c := guarded(t, python)
+	id := c.begin(lines(python.awaitFile.with("go"), "2"))
+	d := c.run(python.shell.with(hoards(memory, "wait")), request{Fresh: true})
+	check(t, "the one", d.ended()+" "+d.errorName(), "failed 1 fresh memory MemoryError")
+	c.write("go", "")
+	check(t, "the other", c.done(id).result(), "2")
 }
 
 func TestARunThatBeginsNearTheLimitMayGiveBack(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := guarded(t, l)
-		c.completed(l.spawn.with(hoards(memory, ": > there; wait")))
-		c.awaitFile("there")
-		d := c.completed(lines(l.shell.with("sleep 0.5; pkill -P "+fmt.Sprint(c.value("p.pid"))+"; :"), "1"))
-		check(t, "result", d.result(), "1")
-	})
+	t.Parallel()
+	c := guarded(t, python)
+	c.completed(python.spawn.with(hoards(memory, ": > there; wait")))
+	c.awaitFile("there")
+	d := c.completed(lines(python.shell.with("sleep 0.5; pkill -P "+fmt.Sprint(c.value("p.pid"))+"; :"), "1"))
+	check(t, "result", d.result(), "1")
 }
 
 func TestCodeThatTakesMoreAndMore(t *testing.T) {
@@ -89,9 +91,7 @@ func TestCodeThatTakesMoreAndMore(t *testing.T) {
 		d := c.run("kept = []\n" + more)
 		check(t, "the run", d.ended()+" "+d.errorName(), "failed 1 alive memory MemoryError")
 		c.checkMemory(d)
-		if len(d.Memory.Largest) == 0 || d.Memory.Largest[0].Name != "kept" {
-			t.Errorf("largest: %s", d)
-		}
+		should.Hold(t, len(d.Memory.Largest) != 0 && d.Memory.Largest[0].Name == "kept", "largest: %s", d)
 		check(t, "x", c.value(string(l.get)), "1")
 		c.completed("kept = " + code{python: "None", javascript: "null"}[l])
 	})
@@ -102,9 +102,7 @@ func TestAnAllocationThatIsTooLarge(t *testing.T) {
 	c := guarded(t, python)
 	d := c.run("y = bytearray(1 << 30)")
 	check(t, "the run", d.ended()+" "+d.errorName(), "failed 1 alive MemoryError")
-	if d.Memory == nil {
-		t.Errorf("answer: %s", d)
-	}
+	should.Hold(t, d.Memory != nil, "answer: %s", d)
 	check(t, "x", c.value("x"), "1")
 }
 
@@ -134,4 +132,121 @@ func TestMemoryBesideACancelledRun(t *testing.T) {
 	c.ping()
 	d := c.run("import time\nfull = bytes([120]) * (380 << 20)\ntime.sleep(60)", request{Fresh: true})
 	check(t, "the run that fills it", d.errorName(), "MemoryError")
+}
+
+// Programs of a server beside runs.
+
+type serverProgram struct {
+	t      *testing.T
+	stream net.Conn
+}
+
+// program starts one, whose command is a shell's.
+func (c *client) program(t *testing.T, command string, start programwire.Start) serverProgram {
+	t.Helper()
+	stream := must.Get(c.conn.Open())(t)
+	t.Cleanup(func() { _ = stream.Close() })
+	start.Op, start.Argv = programwire.Op, []string{"bash", "-c", command}
+	must.OK(t, filewire.Write(stream, start))
+	return serverProgram{t, stream}
+}
+
+func (p serverProgram) next() (out programwire.Output, err error) {
+	text, err := filewire.ReadText(p.stream, programwire.MaxMessage)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	return out, err
+}
+
+func (p serverProgram) begun() serverProgram {
+	p.t.Helper()
+	out, err := p.next()
+	must.Hold(p.t, err == nil && out.PID != 0, "the program did not start: %+v, %v", out, err)
+	return p
+}
+
+// exit waits for its end.
+func (p serverProgram) exit() (programwire.Exit, error) {
+	for {
+		if out, err := p.next(); err != nil || out.Exit != nil {
+			if err == nil {
+				return *out.Exit, nil
+			}
+			return programwire.Exit{}, err
+		}
+	}
+}
+
+func (p serverProgram) ended() programwire.Exit {
+	p.t.Helper()
+	exit := must.Get(p.exit())(p.t)
+	return exit
+}
+
+// What a program writes between two runs is not theirs. No file goes back under one that may change some.
+func TestFilesOfPrograms(t *testing.T) {
+	t.Parallel()
+	c := start(t, bash, options{init: protocol.Init{UndoBytes: 64 << 20, VolumeBytes: 1 << 30}})
+	first := c.completed("echo one > first").Done.ID
+	c.awaitVersion(first)
+	check(t, "the program", c.program(t, "echo own > own", programwire.Start{}).begun().ended(), programwire.Exit{})
+	second := c.completed("echo two > second").Done.ID
+	c.awaitVersion(second)
+
+	reading := c.program(t, "read; exit 3", programwire.Start{NoGrowth: true, NoChange: true}).begun()
+	writing := c.program(t, "read; echo later > later", programwire.Start{}).begun()
+	r := c.undo(request{ID: "restore-1", Run: second, Files: true})
+	check(t, "during a program", r.Files.Code, "busy")
+	check(t, "nothing has changed", c.exists("second"), true)
+	must.OK(t, filewire.Write(writing.stream, programwire.Input{Close: true}))
+	check(t, "it", writing.ended(), programwire.Exit{})
+
+	var files protocol.RestoredFiles
+	must.Soon(t, "its end is known", func() bool {
+		files = *c.undo(request{ID: "restore-2", Run: second, Files: true}).Files
+		return files.Code != "busy"
+	})
+	check(t, "the second run is undone", fmt.Sprint(files.Error, c.exists("second")), "false")
+	check(t, "programs' files", c.read("own")+c.read("later"), "own\nlater\n")
+	r = c.undo(request{ID: "restore-3", Run: first, Files: true})
+	check(t, "the first run is undone", fmt.Sprint(r.Files.Error, c.exists("first")), "false")
+	check(t, "programs' files", c.read("own")+c.read("later"), "own\nlater\n")
+	must.OK(t, filewire.Write(reading.stream, programwire.Input{Close: true}))
+	check(t, "one that only reads", reading.ended(), programwire.Exit{Code: 3})
+}
+
+// Programs are stopped for memory, and not the kernel with its variables, idle or with a run that takes less.
+func TestProgramsThatTakeTheMemory(t *testing.T) {
+	for name, goesOn := range map[string]bool{"beside an idle kernel": false, "beside a run": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, python, options{init: protocol.Init{MemoryBytes: memory * mebibyte}})
+			c.completed("x = b'x' * (300 << 20)")
+			id := ""
+			if goesOn {
+				id = c.begin(lines("open('begun', 'w').close()", python.awaitFile.with("go"), "len(x) >> 20"))
+				c.awaitFile("begun")
+			}
+			exits := make(chan programwire.Exit, 10)
+			for range cap(exits) {
+				p := c.program(t, `exec python3 -c 'import time; x = b"x" * (60 << 20); open("taken", "a").write("x"); time.sleep(600)'`, programwire.Start{}).begun()
+				go func() {
+					if exit, err := p.exit(); err == nil {
+						exits <- exit
+					}
+				}()
+			}
+			check(t, "the first that ends", <-exits, programwire.Exit{Code: 137, Signal: 9, Cause: programwire.CauseMemory})
+			must.Soon(t, "all have taken theirs or ended", func() bool {
+				taken, _ := os.ReadFile(c.path("taken"))
+				return len(taken)+len(exits)+1 >= cap(exits)
+			})
+			if goesOn {
+				c.write("go", "")
+				check(t, "the run", c.done(id).result(), "300")
+			}
+			check(t, "x", c.value("len(x) >> 20"), "300")
+		})
+	}
 }

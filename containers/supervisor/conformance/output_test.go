@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -27,24 +28,23 @@ func TestOutputThatFitsIsWhole(t *testing.T) {
 }
 
 func TestOutputThatIsTooLongHasAFile(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: protocol.Init{OutputBytes: 1000, SpoolBytes: 20_000}})
-		var whole strings.Builder
-		for i := range 1000 {
-			fmt.Fprintf(&whole, "line %d\n", i)
-		}
-		text := whole.String()
-		d := c.completed(lines(l.print.with(text), l.eprint.with("short")))
-		check(t, "stdout", d.Stdout, protocol.Stream{
-			Head: text[:500], Tail: text[len(text)-500:], Bytes: int64(len(text)), Lines: 1000, OmittedBytes: int64(len(text) - 1000),
-			OmittedLines: int64(strings.Count(text[500:len(text)-500], "\n")), Path: ".runs/" + d.ID + ".stdout.txt",
-		})
-		check(t, "the file", c.read(d.Stdout.Path), text)
-		check(t, "stderr", d.Stderr.Head+d.Stderr.Path, "short")
-		d = c.completed(l.print.with(strings.Repeat("y", 50_000)), request{ID: "../../escape/.."})
-		check(t, "its folder", filepath.Dir(d.Stdout.Path), ".runs")
-		check(t, "its limit", len(c.read(d.Stdout.Path)), 20_000)
+	t.Parallel()
+	c := start(t, python, options{init: protocol.Init{OutputBytes: 1000, SpoolBytes: 20_000}})
+	var whole strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&whole, "line %d\n", i)
+	}
+	text := whole.String()
+	d := c.completed(lines(python.print.with(text), python.eprint.with("short")))
+	check(t, "stdout", d.Stdout, protocol.Stream{
+		Head: text[:500], Tail: text[len(text)-500:], Bytes: int64(len(text)), Lines: 1000, OmittedBytes: int64(len(text) - 1000),
+		OmittedLines: int64(strings.Count(text[500:len(text)-500], "\n")), Path: ".runs/" + d.ID + ".stdout.txt",
 	})
+	check(t, "the file", c.read(d.Stdout.Path), text)
+	check(t, "stderr", d.Stderr.Head+d.Stderr.Path, "short")
+	d = c.completed(python.print.with(strings.Repeat("y", 50_000)), request{ID: "../../escape/.."})
+	check(t, "its folder", filepath.Dir(d.Stdout.Path), ".runs")
+	check(t, "its limit", len(c.read(d.Stdout.Path)), 20_000)
 }
 
 func TestLongTextsNeverMakeAFrameTooLong(t *testing.T) {
@@ -59,22 +59,20 @@ func TestLongTextsNeverMakeAFrameTooLong(t *testing.T) {
 }
 
 func TestAFloodOfOutput(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		c.completed("1")
-		before := statusOf(t, c.pid(), "VmRSS")
-		id := c.begin(l.shell.with("exec cat /dev/zero"))
-		for range 20 {
-			c.ping()
-		}
-		c.find(0, func(m *message) bool { return m.Type == "progress" && m.StdoutBytes > 4<<20 })
-		c.interrupt(id, "cancelled")
-		d := c.done(id)
-		check(t, "end", d.ended(), "cancelled 130 alive")
-		if grown := statusOf(t, c.pid(), "VmRSS") - before; grown > 16<<10 {
-			t.Errorf("it grew by %d KiB", grown)
-		}
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	c.completed("1")
+	before := statusOf(t, c.pid(), "VmRSS")
+	id := c.begin(python.shell.with("exec cat /dev/zero"))
+	for range 20 {
+		c.ping()
+	}
+	c.find(0, func(m *message) bool { return m.Type == "progress" && m.StdoutBytes > 4<<20 })
+	c.interrupt(id, "cancelled")
+	d := c.done(id)
+	check(t, "end", d.ended(), "cancelled 130 alive")
+	grown := statusOf(t, c.pid(), "VmRSS") - before
+	should.Hold(t, grown <= 16<<10, "it grew by %d KiB", grown)
 }
 
 func TestPeekAndProgress(t *testing.T) {
@@ -126,26 +124,24 @@ func TestBackgroundOutput(t *testing.T) {
 }
 
 func TestWhatEndsAboutWhenItsRunDoes(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		for i := range 30 {
-			c.completed(l.spawn.with(fmt.Sprintf("sleep 0.00%d; echo late", i%10)))
-			check(t, "the next", c.completed(l.print.with("next\n")).Stdout.Head, "next\n")
-		}
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	for i := range 30 {
+		c.completed(python.spawn.with(fmt.Sprintf("sleep 0.00%d; echo late", i%10)))
+		check(t, "the next", c.completed(python.print.with("next\n")).Stdout.Head, "next\n")
+	}
 }
 
 func TestABackgroundFlood(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		c.completed(l.spawn.with("exec yes"))
-		pid := number(c.value("p.pid"))
-		check(t, "the next", c.completed(l.print.with("x")).Stdout.Head, "x")
-		check(t, "it is neither blocked nor killed", lives(pid), true)
-		c.completed(l.shell.with("kill -9 " + fmt.Sprint(pid)))
-		c.completed(l.spawn.with("head -c 3000000 /dev/zero; : > wrote"))
-		c.awaitFile("wrote")
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	c.completed(python.spawn.with("exec yes"))
+	pid := number(c.value("p.pid"))
+	check(t, "the next", c.completed(python.print.with("x")).Stdout.Head, "x")
+	check(t, "it is neither blocked nor killed", lives(pid), true)
+	c.completed(python.shell.with("kill -9 " + fmt.Sprint(pid)))
+	c.completed(python.spawn.with("head -c 3000000 /dev/zero; : > wrote"))
+	c.awaitFile("wrote")
 }
 
 func TestDescriptors(t *testing.T) {
@@ -168,8 +164,7 @@ func TestArtifacts(t *testing.T) {
 		c := start(t, l, options{init: protocol.Init{MaxArtifacts: 5}})
 		d := c.completed(lines(l.write.with("a.txt", "12345"), l.shell.with("mkdir -p deep/er; : > deep/er/b")))
 		check(t, "made", d.paths(), "a.txt deep/er/b")
-		info, err := os.Stat(c.path("a.txt"))
-		must.OK(t, err)
+		info := must.Get(os.Stat(c.path("a.txt")))(t)
 		at := slices.IndexFunc(d.Artifacts, func(a protocol.Artifact) bool { return a.Path == "a.txt" })
 		check(t, "artifact", d.Artifacts[at], protocol.Artifact{Path: "a.txt", SizeBytes: 5, ModifiedMS: info.ModTime().UnixMilli()})
 		for _, step := range []struct{ code, want string }{
@@ -195,57 +190,55 @@ func TestArtifacts(t *testing.T) {
 }
 
 func TestArtifactsOfOneRunAfterTheOther(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		for i := range 20 {
-			check(t, "changed", c.completed(l.write.with("quick", fmt.Sprint(i%10))).paths(), "quick")
-			check(t, "of the next", c.completed("1").paths(), "")
-		}
-		c.write("theirs", "x") // between runs
-		c.completed(l.sleep.with(300))
+	t.Parallel()
+	c := start(t, python, options{})
+	for i := range 20 {
+		check(t, "changed", c.completed(python.write.with("quick", fmt.Sprint(i%10))).paths(), "quick")
 		check(t, "of the next", c.completed("1").paths(), "")
-	})
+	}
+	c.write("theirs", "x") // between runs
+	c.completed(python.sleep.with(300))
+	check(t, "of the next", c.completed("1").paths(), "")
 }
 
 // Displays ---------------------------------------------------------------------------------
 
 func TestWhatIsShownIsReplacedAndTakenBack(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, protocol.Init{MaxDisplays: 3})
-		c.completed(l.forge)
-		send := func(header string) string { return "send(" + quote(header) + ", 1)" }
-		ended := map[string]string{}
-		for steps, want := range map[string]string{ // a key, and a text behind it; - takes all back
-			"a1 2 a3":             "3 2, 2 in all",
-			"a1 2 3 b4 b5 b6 a7 ": "7 2 3, 4 in all",
-			"a1 2 - a3 4 5":       "3 4 5, 3 in all",
-			"1 2 3 4 - 5":         "5, 1 in all",
-			"a1 -":                ", 0 in all",
-		} {
-			id := fmt.Sprintf("x%d", len(ended))
-			var code []string
-			shown := map[string]bool{}
-			for _, step := range strings.Fields(steps) {
-				key := strings.TrimRight(step, "0123456789")
-				if step == "-" {
-					clear(shown)
-					code = append(code, send(`{"type": "clear", "id": "`+id+`"}`))
-					continue
-				}
-				code = append(code, send(fmt.Sprintf(`{"type": "display", "id": %q, "mime": "text/html", "alt": %q, "key": %q, "again": %v}`, id, step[len(key):], key, shown[key])))
-				shown[key] = key != ""
+	t.Parallel()
+	c := waiting(t, python, protocol.Init{MaxDisplays: 3})
+	c.completed(python.forge)
+	send := func(header string) string { return "send(" + quote(header) + ", 1)" }
+	ended := map[string]string{}
+	for steps, want := range map[string]string{ // a key, and a text behind it; - takes all back
+		"a1 2 a3":             "3 2, 2 in all",
+		"a1 2 3 b4 b5 b6 a7 ": "7 2 3, 4 in all",
+		"a1 2 - a3 4 5":       "3 4 5, 3 in all",
+		"1 2 3 4 - 5":         "5, 1 in all",
+		"a1 -":                ", 0 in all",
+	} {
+		id := fmt.Sprintf("x%d", len(ended))
+		var code []string
+		shown := map[string]bool{}
+		for _, step := range strings.Fields(steps) {
+			key := strings.TrimRight(step, "0123456789")
+			if step == "-" {
+				clear(shown)
+				code = append(code, send(`{"type": "clear", "id": "`+id+`"}`))
+				continue
 			}
-			d := c.completed(lines(append(code, "1")...), request{ID: id})
-			check(t, steps, fmt.Sprintf("%s, %d in all", c.shown(id), d.DisplaysTotal), want)
-			ended[id] = c.shown(id)
+			code = append(code, send(fmt.Sprintf(`{"type": "display", "id": %q, "mime": "text/html", "alt": %q, "key": %q, "again": %v}`, id, step[len(key):], key, shown[key])))
+			shown[key] = key != ""
 		}
-		_ = c.conn.Close()
-		later, _ := c.taken()
-		later.ping()
-		for id, want := range ended {
-			check(t, "to a later server", later.shown(id), want)
-		}
-	})
+		d := c.completed(lines(append(code, "1")...), request{ID: id})
+		check(t, steps, fmt.Sprintf("%s, %d in all", c.shown(id), d.DisplaysTotal), want)
+		ended[id] = c.shown(id)
+	}
+	_ = c.conn.Close()
+	later, _ := c.taken()
+	later.ping()
+	for id, want := range ended {
+		check(t, "to a later server", later.shown(id), want)
+	}
 }
 
 func TestDisplays(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -93,15 +94,12 @@ func (p *pod) enter() *entered {
 	p.t.Helper()
 	e := &entered{t: p.t, cmd: p.command("enter")}
 	var err error
-	if e.in, err = e.cmd.StdinPipe(); err != nil {
-		p.t.Fatal(err)
-	}
-	if e.out, err = e.cmd.StdoutPipe(); err != nil {
-		p.t.Fatal(err)
-	}
-	if err = e.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	e.in, err = e.cmd.StdinPipe()
+	must.Hold(p.t, err == nil, "%v", err)
+	e.out, err = e.cmd.StdoutPipe()
+	must.Hold(p.t, err == nil, "%v", err)
+	err = e.cmd.Start()
+	must.Hold(p.t, err == nil, "%v", err)
 	p.t.Cleanup(func() {
 		_ = e.cmd.Process.Kill()
 		_ = e.cmd.Wait()
@@ -223,9 +221,8 @@ func TestAKeeperIsOfOneContainer(t *testing.T) {
 	})
 	defer func() { _ = conn.Close() }()
 	_, _ = conn.Write([]byte("w"))
-	if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Error("a process of another container was answered")
-	}
+	n, err := conn.Read(make([]byte, 1))
+	should.Hold(t, n == 0 && err != nil, "a process of another container was answered")
 
 	second := p.command("pod", "--", "true")
 	out, _ = second.CombinedOutput()
@@ -236,9 +233,8 @@ func TestHowAKeeperIsStarted(t *testing.T) {
 	t.Parallel()
 	p := &pod{t: t, door: "@conformance-usage"}
 	for _, args := range []string{"", "--", "true", "--now -- true", "--core -- true", "--core 1", "--clean", "--memory 1 -- true", "--core x -- true", "--nproc -1 -- true"} {
-		if said := p.do("", append([]string{"pod"}, strings.Fields(args)...)...); !strings.HasPrefix(said, "|supervisor: usage: ") || !strings.HasSuffix(said, "|1") {
-			t.Errorf("pod %s: %s", args, said)
-		}
+		said := p.do("", append([]string{"pod"}, strings.Fields(args)...)...)
+		should.Hold(t, strings.HasPrefix(said, "|supervisor: usage: ") && strings.HasSuffix(said, "|1"), "pod %s: %s", args, said)
 	}
 }
 
@@ -301,9 +297,8 @@ func TestWhatIsLeftBetweenTwoCommands(t *testing.T) {
 		must.Soon(t, "what was expected", func() bool { return p.do("", "within", "true") == "G||1" })
 		entries, err := os.ReadDir(folder)
 		check(t, "what is left after "+name, fmt.Sprint(entries, err), "[] <nil>")
-		if pid := number(string(text)); pid == 0 || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			t.Errorf("after %s process %d lives", name, pid)
-		}
+		pid := number(string(text))
+		should.Hold(t, pid != 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH), "after %s process %d lives", name, pid)
 		_, err = os.Stat(filepath.Join(kept, "file"))
 		check(t, "what a link led to", err, nil)
 	}
@@ -318,9 +313,7 @@ func TestLimitsOfAKeepersCommand(t *testing.T) {
 	check(t, "limits", e.read(len(limits)), limits)
 	check(t, "limits within", p.do("\n", "within", "sh", "-c", show), "K"+limits+"||0")
 	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.keeper.Process.Pid))
-	if err != nil || strings.Contains(string(own), "4321") {
-		t.Errorf("the keeper's own: %s %v", own, err)
-	}
+	should.Hold(t, err == nil && !strings.Contains(string(own), "4321"), "the keeper's own: %s %v", own, err)
 }
 
 func TestAKeeperThatIsToEnd(t *testing.T) {
@@ -405,8 +398,7 @@ func full(t *testing.T) string {
 
 func TestReach(t *testing.T) {
 	t.Parallel()
-	open, err := net.Listen("tcp4", "127.0.0.1:0")
-	must.OK(t, err)
+	open := must.Get(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer func() { _ = open.Close() }()
 	names, err := net.ListenPacket("udp4", "127.0.0.1:0") // as a name server
 	must.OK(t, err)
@@ -434,9 +426,8 @@ func TestReach(t *testing.T) {
 	} {
 		began := time.Now()
 		check(t, name, p.do("text", test.args...), test.want)
-		if took := time.Since(began); took > time.Duration(slowness)*3*time.Second {
-			t.Errorf("%s took %v", name, took)
-		}
+		took := time.Since(began)
+		should.Hold(t, took <= time.Duration(slowness)*3*time.Second, "%s took %v", name, took)
 	}
 	var stdout bytes.Buffer
 	alone := p.command("reach", listens)

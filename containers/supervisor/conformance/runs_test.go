@@ -190,46 +190,43 @@ func TestProgramsEndWithTheirKernel(t *testing.T) {
 }
 
 func TestProgramsOfAnInterruptedRunEndAndOthersDoNot(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		c.completed(l.spawn.with(threePrograms))
-		earlier := c.pids()
-		c.completed(l.sleep.with(50)) // what starts in the same tick of the clock may be of either run
-		id := c.begin(lines(l.spawn.with("trap '' INT; "+threePrograms), l.write.with("running", ""), string(l.spin)))
-		own := c.pids()
-		c.awaitFile("running")
-		c.interrupt(id, "cancelled")
-		check(t, "end", c.done(id).ended(), "cancelled 130 alive")
-		for _, pid := range own {
-			awaitDeath(t, pid)
-		}
-		c.ping()
-		for _, pid := range earlier {
-			check(t, "an earlier program lives", lives(pid), true)
-		}
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	c.completed(python.spawn.with(threePrograms))
+	earlier := c.pids()
+	c.completed(python.sleep.with(50)) // what starts in the same tick of the clock may be of either run
+	id := c.begin(lines(python.spawn.with("trap '' INT; "+threePrograms), python.write.with("running", ""), string(python.spin)))
+	own := c.pids()
+	c.awaitFile("running")
+	c.interrupt(id, "cancelled")
+	check(t, "end", c.done(id).ended(), "cancelled 130 alive")
+	for _, pid := range own {
+		awaitDeath(t, pid)
+	}
+	c.ping()
+	for _, pid := range earlier {
+		check(t, "an earlier program lives", lives(pid), true)
+	}
 }
 
 func TestAForkBombDiesWithItsKernel(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		bomb := "f() { trap '' INT; ( f ) & sleep 0.01; }; for i in 1 2 3 4 5 6 7 8; do f & done; wait"
-		d := c.run(lines(l.spawn.with(bomb), string(l.spin)), request{TimeoutMS: 500, GraceMS: short})
-		check(t, "status", d.Status, "timed_out")
-		c.run(l.die.with(9))
-		must.Soon(t, "some are left", func() bool { return len(offspring(c.pid())) <= 1 })
-		check(t, "result", c.value("1"), "1")
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	bomb := "f() { trap '' INT; ( f ) & sleep 0.01; }; for i in 1 2 3 4 5 6 7 8; do f & done; wait"
+	d := c.run(lines(python.spawn.with(bomb), string(python.spin)), request{TimeoutMS: 500, GraceMS: short})
+	check(t, "status", d.Status, "timed_out")
+	c.run(python.die.with(9))
+	must.Soon(t, "some are left", func() bool { return len(offspring(c.pid())) <= 1 })
+	check(t, "result", c.value("1"), "1")
 }
 
 func TestADeathBetweenRuns(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		_ = syscall.Kill(number(c.completed(lines(l.set.with(1), string(l.pid))).result()), syscall.SIGKILL)
-		k := c.await("kernel", 0).kernel
-		check(t, "kernel", k.State+" "+k.Cause, "dead signal 9")
-		check(t, "x is there", c.value(string(l.has)), "0")
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	_ = syscall.Kill(number(c.completed(lines(python.set.with(1), string(python.pid))).result()), syscall.SIGKILL)
+	k := c.await("kernel", 0).kernel
+	check(t, "kernel", k.State+" "+k.Cause, "dead signal 9")
+	check(t, "x is there", c.value(string(python.has)), "0")
 }
 
 func TestARunThatComesAsItsKernelDies(t *testing.T) {
@@ -242,27 +239,25 @@ func TestARunThatComesAsItsKernelDies(t *testing.T) {
 			id := c.begin(string(l.has))
 			_ = syscall.Kill(c.pid(), syscall.SIGCONT)
 			d := c.done(id) // it was handed over already, or has the next kernel
-			if got := d.ended() + " " + d.result(); got != "completed 0 alive 0" && got != "killed 137 dead signal 9 " {
-				t.Errorf("it ended with %s", got)
-			}
+			got := d.ended() + " " + d.result()
+			should.Hold(t, got == "completed 0 alive 0" || got == "killed 137 dead signal 9 ", "it ended with %s", got)
 		}
 	})
 }
 
 func TestNoZombiesStay(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		c.completed(l.shell.with("for i in 1 2 3 4 5 6 7 8 9; do (true &) & done"))
-		c.run(l.die.with(9))
-		c.completed("1")
-		must.Soon(t, "a zombie stays", func() bool {
-			for _, pid := range children(c.pid()) {
-				if state(pid) == "Z" {
-					return false
-				}
+	t.Parallel()
+	c := start(t, python, options{})
+	c.completed(python.shell.with("for i in 1 2 3 4 5 6 7 8 9; do (true &) & done"))
+	c.run(python.die.with(9))
+	c.completed("1")
+	must.Soon(t, "a zombie stays", func() bool {
+		for _, pid := range children(c.pid()) {
+			if state(pid) == "Z" {
+				return false
 			}
-			return true
-		})
+		}
+		return true
 	})
 }
 
@@ -322,21 +317,20 @@ func TestNoMoreThanSomeFreshRuns(t *testing.T) {
 }
 
 func TestAFreshRunTakesItsProgramsAlongAndNoOthers(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		c.completed(l.spawn.with(threePrograms))
-		kept := c.pids()
-		id := c.begin(lines(l.spawn.with(threePrograms), l.awaitFile.with("go")), request{Fresh: true})
-		own := c.pids()
-		c.write("go", "")
-		c.done(id)
-		for _, pid := range own {
-			awaitDeath(t, pid)
-		}
-		for _, pid := range kept {
-			check(t, "an earlier program lives", lives(pid), true)
-		}
-	})
+	t.Parallel()
+	c := start(t, python, options{})
+	c.completed(python.spawn.with(threePrograms))
+	kept := c.pids()
+	id := c.begin(lines(python.spawn.with(threePrograms), python.awaitFile.with("go")), request{Fresh: true})
+	own := c.pids()
+	c.write("go", "")
+	c.done(id)
+	for _, pid := range own {
+		awaitDeath(t, pid)
+	}
+	for _, pid := range kept {
+		check(t, "an earlier program lives", lives(pid), true)
+	}
 }
 
 func TestTheMainKernelMayDieUnderAFreshRun(t *testing.T) {

@@ -55,16 +55,6 @@ func TestALaterServerFindsTheVariables(t *testing.T) {
 	})
 }
 
-func TestALaterServerBeforeAnyRun(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, protocol.Init{})
-		later, ready := c.taken()
-		check(t, "ready", fmt.Sprint(ready.Run, ready.Runs, ready.Over), "[] []")
-		later.ping()
-		check(t, "result", later.value("1"), "1")
-	})
-}
-
 func TestARunThatGoesOnIsHeardToItsEnd(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := waiting(t, l, protocol.Init{})
@@ -90,21 +80,20 @@ func TestARunThatGoesOnIsHeardToItsEnd(t *testing.T) {
 }
 
 func TestARunThatEndedWhileNobodyWasThere(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, protocol.Init{})
-		id := c.begin(lines(l.print.with("printed"), l.display.with("shown"), l.awaitFile.with("go"), l.write.with("over", ""), l.fail.with("why")))
-		c.ping()
-		_ = c.conn.Close()
-		c.write("go", "")
-		c.awaitFile("over")
-		later, _ := c.taken()
-		d := later.done(id)
-		check(t, "answer", d.ended()+" "+d.Error.Message+" "+d.Stdout.Head, "failed 1 alive why printed")
-		check(t, "displays", len(later.all("display", id)), 1)
-		// It can come to the next one as well.
-		again, _ := c.taken()
-		check(t, "answer", again.done(id).ended(), "failed 1 alive")
-	})
+	t.Parallel()
+	c := waiting(t, python, protocol.Init{})
+	id := c.begin(lines(python.print.with("printed"), python.display.with("shown"), python.awaitFile.with("go"), python.write.with("over", ""), python.fail.with("why")))
+	c.ping()
+	_ = c.conn.Close()
+	c.write("go", "")
+	c.awaitFile("over")
+	later, _ := c.taken()
+	d := later.done(id)
+	check(t, "answer", d.ended()+" "+d.Error.Message+" "+d.Stdout.Head, "failed 1 alive why printed")
+	check(t, "displays", len(later.all("display", id)), 1)
+	// It can come to the next one as well.
+	again, _ := c.taken()
+	check(t, "answer", again.done(id).ended(), "failed 1 alive")
 }
 
 func TestALaterServerInterrupts(t *testing.T) {
@@ -119,32 +108,30 @@ func TestALaterServerInterrupts(t *testing.T) {
 }
 
 func TestTheServerBeforeIsCutOff(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, protocol.Init{})
-		second, _ := c.taken()
-		c.awaitEnd()
-		third, _ := c.taken()
-		second.awaitEnd()
-		c.send(request{Type: "stop"}) // it is not listened to
-		second.send(request{Type: "stop"})
-		check(t, "result", third.value("1 + 1"), "2")
-		third.send(request{Type: "stop"})
-		c.awaitExit()
-	})
+	t.Parallel()
+	c := waiting(t, python, protocol.Init{})
+	second, _ := c.taken()
+	c.awaitEnd()
+	third, _ := c.taken()
+	second.awaitEnd()
+	c.send(request{Type: "stop"}) // it is not listened to
+	second.send(request{Type: "stop"})
+	check(t, "result", third.value("1 + 1"), "2")
+	third.send(request{Type: "stop"})
+	c.awaitExit()
 }
 
 func TestFramesRightBehindAttach(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, protocol.Init{})
-		later := c.later()
-		attach := frame('c', `{"type": "attach", "protocol": 3, "token": "`+token+`"}`)
-		for _, b := range attach[:9] { // in pieces, and the rest with what follows
-			later.sendRaw([]byte{b})
-			c.ping()
-		}
-		later.sendRaw(append(attach[9:], frame('c', `{"type": "run", "language": "`+l.name+`", "id": "quick", "code": "6 * 7"}`)...))
-		check(t, "result", later.done("quick").result(), "42")
-	})
+	t.Parallel()
+	c := waiting(t, python, protocol.Init{})
+	later := c.later()
+	attach := frame('c', `{"type": "attach", "protocol": 3, "token": "`+token+`"}`)
+	for _, b := range attach[:9] { // in pieces, and the rest with what follows
+		later.sendRaw([]byte{b})
+		c.ping()
+	}
+	later.sendRaw(append(attach[9:], frame('c', `{"type": "run", "language": "`+python.name+`", "id": "quick", "code": "6 * 7"}`)...))
+	check(t, "result", later.done("quick").result(), "42")
 }
 
 func TestWhatIsKeptIsBounded(t *testing.T) {
@@ -163,42 +150,38 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 		shown := later.all("display", "two")
 		check(t, "kept, the first ones", fmt.Sprint(len(shown), " ", shown[len(shown)-1].Alt), "10 09")
 		check(t, "of the run before", len(later.all("display", "one")), 0)
-		if before > 64<<10 {
-			t.Errorf("it takes %d KiB", before)
-		}
+		should.Hold(t, before <= 64<<10, "it takes %d KiB", before)
 	})
 }
 
 func TestTheEndOfALaterServer(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, protocol.Init{})
-		later, _ := c.taken()
-		later.completed(l.set.with(5))
-		_ = later.conn.Close()
-		again, _ := c.taken()
-		check(t, "x", again.value(string(l.get)), "5")
-		again.sendRaw([]byte{255, 255, 255, 255, 'c'}) // one that breaks the protocol loses its connection, and no more
-		again.awaitEnd()
-		third, _ := c.taken()
-		check(t, "x", third.value(string(l.get)), "5")
+	t.Parallel()
+	c := waiting(t, python, protocol.Init{})
+	later, _ := c.taken()
+	later.completed(python.set.with(5))
+	_ = later.conn.Close()
+	again, _ := c.taken()
+	check(t, "x", again.value(string(python.get)), "5")
+	again.sendRaw([]byte{255, 255, 255, 255, 'c'}) // one that breaks the protocol loses its connection, and no more
+	again.awaitEnd()
+	third, _ := c.taken()
+	check(t, "x", third.value(string(python.get)), "5")
 
-		ends := waiting(t, l, protocol.Init{OnEOF: "exit"})
-		last, _ := ends.taken()
-		_ = last.conn.Close()
-		ends.awaitExit()
-	})
+	ends := waiting(t, python, protocol.Init{OnEOF: "exit"})
+	last, _ := ends.taken()
+	_ = last.conn.Close()
+	ends.awaitExit()
 }
 
 func TestTheIdleTimeOfALaterServer(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, protocol.Init{IdleSeconds: 5})
-		later, _ := c.taken()
-		for began := time.Now(); time.Since(began) < 7*time.Second; time.Sleep(100 * time.Millisecond) {
-			later.ping()
-		}
-		later.awaitEnd()
-		c.awaitExit()
-	})
+	t.Parallel()
+	c := waiting(t, python, protocol.Init{IdleSeconds: 5})
+	later, _ := c.taken()
+	for began := time.Now(); time.Since(began) < 7*time.Second; time.Sleep(100 * time.Millisecond) {
+		later.ping()
+	}
+	later.awaitEnd()
+	c.awaitExit()
 }
 
 // Strangers ------------------------------------------------------------------------------
@@ -315,8 +298,7 @@ func TestCodeHasNeitherTheSocketsNorTheToken(t *testing.T) {
 				link, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, name.Name()))
 				links[link] = true
 			}
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
-			must.OK(t, err)
+			text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid)))(t)
 			found := 0
 			for line := range strings.Lines(string(text)) {
 				if parts := strings.Fields(line); len(parts) == 8 && parts[7] == c.door {
@@ -337,8 +319,7 @@ func (c *client) join() (*exec.Cmd, *connection) {
 	c.t.Helper()
 	cmd := exec.Command(program, "join")
 	cmd.Env = append(os.Environ(), "CODE_SANDBOX_SOCKET="+c.door)
-	in, err := cmd.StdinPipe()
-	must.OK(c.t, err)
+	in := must.Get(cmd.StdinPipe())(c.t)
 	out, ours, err := os.Pipe()
 	must.OK(c.t, err)
 	cmd.Stdout = ours
@@ -348,21 +329,20 @@ func (c *client) join() (*exec.Cmd, *connection) {
 }
 
 func TestJoin(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := waiting(t, l, protocol.Init{})
-		first, conn := c.join()
-		conn.attach()
-		text := strings.Repeat("y", 900_000)
-		check(t, "output", conn.completed(l.print.with(text)).Stdout.Bytes, int64(len(text)))
-		_ = conn.conn.Close() // it ends when either side ends
-		should.OK(t, first.Wait())
-		second, conn := c.join()
-		conn.attach()
-		c.end()
-		should.OK(t, second.Wait())
-		third := exec.Command(program, "join")
-		third.Env = append(os.Environ(), "CODE_SANDBOX_SOCKET="+c.door)
-		out, err := third.CombinedOutput()
-		check(t, "without a supervisor", err != nil && strings.Contains(string(out), "no supervisor listens"), true)
-	})
+	t.Parallel()
+	c := waiting(t, python, protocol.Init{})
+	first, conn := c.join()
+	conn.attach()
+	text := strings.Repeat("y", 900_000)
+	check(t, "output", conn.completed(python.print.with(text)).Stdout.Bytes, int64(len(text)))
+	_ = conn.conn.Close() // it ends when either side ends
+	should.OK(t, first.Wait())
+	second, conn := c.join()
+	conn.attach()
+	c.end()
+	should.OK(t, second.Wait())
+	third := exec.Command(program, "join")
+	third.Env = append(os.Environ(), "CODE_SANDBOX_SOCKET="+c.door)
+	out, err := third.CombinedOutput()
+	check(t, "without a supervisor", err != nil && strings.Contains(string(out), "no supervisor listens"), true)
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -73,9 +74,15 @@ func TestFilesGoBack(t *testing.T) {
 	c.write("go on", "")
 	c.done(id)
 	r = c.undo(request{ID: "restore-7", Run: "nobody's", Files: true, Variables: true})
-	if !strings.HasPrefix(r.Error, noCopy) || r.Files != nil {
-		t.Errorf("without the variables: %+v", r)
-	}
+	check(t, "a run that neither can go back before", r.Error+r.Files.Code, "unknown")
+	lost := c.completed(python.write.with("kept", "again") + "\nimport threading; threading.Thread(target=threading.Event().wait, daemon=True).start()").Done.ID
+	c.completed("x = 3")
+	c.awaitVersion(lost)
+	id = c.completed(python.write.with("kept", "more")).Done.ID
+	c.awaitVersion(id)
+	r = c.undo(request{ID: "restore-8", Run: id, Files: true, Variables: true})
+	check(t, "without the variables", r.Error+r.Files.Error+c.read("kept"), "again")
+	check(t, "why those stay", strings.HasPrefix(r.Stay, noCopy), true)
 }
 
 // Where a kernel cannot be forked, its variables are written behind each run, and go back with the files or without them.
@@ -87,7 +94,7 @@ func TestWrittenVariablesGoBack(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			c := start(t, l, options{init: protocol.Init{
-				Twins: 3, UndoBytes: 64 << 20, VolumeBytes: 1 << 30, FreezeBytes: 64 << 20, FreezeSeconds: 60,
+				Twins: 3, UndoBytes: 64 << 20, VolumeBytes: 1 << 30, SnapshotBytes: 16 << 20, FreezeSeconds: 60,
 			}})
 			x := func(name, want string) {
 				t.Helper()
@@ -120,10 +127,56 @@ func TestWrittenVariablesGoBack(t *testing.T) {
 	}
 }
 
+// A run that begins as soon as the one before has ended can be undone, and what it loses with its kernel comes back.
+func TestARunThatFollowsAtOnceCanBeUndone(t *testing.T) {
+	for _, l := range []struct {
+		*language
+		set, change, show string
+	}{
+		{python, "x = [%[1]d]; large = bytearray(b'1') * (%[2]d << 20); open('kept', 'w').write('%[1]d')", "x.append('changed'); open('kept', 'w').write('changed')", "print(x[-1], end='')"},
+		{javascript, "x = [%[1]d]; y = Buffer.alloc(%[2]d << 15); fs.writeFileSync('kept', '%[1]d')", "x.push('changed'); fs.writeFileSync('kept', 'changed')", "process.stdout.write(String(x.at(-1)))"},
+		{bash, "x=%[1]d; printf -v large %%$((%[2]d << 10))s; printf %[1]d > kept", "x=changed; printf changed > kept", "printf $x"},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, l.language, options{init: protocol.Init{
+				Twins: 5, TwinBytes: 1 << 40, UndoBytes: 64 << 20, VolumeBytes: 1 << 30, SnapshotBytes: 16 << 20, FreezeSeconds: 60,
+			}})
+			for n := range 12 {
+				want, die := strconv.Itoa(n), ""
+				if n%4 == 3 {
+					die = map[*language]string{python: python.die.with(9), javascript: javascript.die.with(9), bash: "kill -9 $$"}[l.language]
+				}
+				c.completed(phrase(l.set).with(n, n%3*20))
+				d := c.run(lines(l.change, die))
+				restored := d.Kernel == "restored"
+				check(t, "a killed kernel is replaced", restored, die != "" && l.language == python)
+				r := c.undo(request{ID: "restore-" + want, Run: d.Done.ID, Files: true, Variables: !restored})
+				check(t, "the undoing", r.Error+r.Files.Error, "")
+				check(t, "kept", c.read("kept"), want)
+				if r.Stay == "" || !strings.Contains(r.Stay, "too long") {
+					check(t, "x", c.run(l.show).Stdout.Head+r.Stay, want)
+				}
+			}
+		})
+	}
+}
+
+// A file without a copy is named once, in the answer of the first run that could spoil it.
+func TestAFileWithoutACopyIsNamed(t *testing.T) {
+	t.Parallel()
+	c := start(t, python, options{init: protocol.Init{UndoBytes: 1 << 20, VolumeBytes: 1 << 30}})
+	check(t, "the one that makes it", len(c.completed(python.fill.with("large", 2)).NotKept), 0)
+	c.find(0, func(m *message) bool { return m.Type == "versions" && m.versions.NotKeptTotal == 1 })
+	named := c.completed("1").NotKept
+	should.Hold(t, len(named) == 1 && named[0].Path == "large" && named[0].Why != "", "named: %v", named)
+	check(t, "once more", len(c.completed("1").NotKept), 0)
+}
+
 // A snapshot stays as it is, however often its variables are restored.
 func TestASnapshotIsRestoredAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	c := start(t, bash, options{init: protocol.Init{Twins: 3, UndoBytes: 64 << 20, FreezeBytes: 64 << 20, FreezeSeconds: 60}})
+	c := start(t, bash, options{init: protocol.Init{Twins: 3, UndoBytes: 64 << 20, SnapshotBytes: 16 << 20, FreezeSeconds: 60}})
 	c.twinned("x=kept")
 	run := c.twinned("x=0")
 	for n := range 14 { // more often than there are names of files
@@ -139,7 +192,7 @@ func TestASnapshotIsRestoredAgainAndAgain(t *testing.T) {
 func TestVariablesThatAreTooLargeStay(t *testing.T) {
 	t.Parallel()
 	c := start(t, javascript, options{init: protocol.Init{
-		Twins: 3, UndoBytes: 64 << 20, VolumeBytes: 1 << 30, FreezeBytes: 1 << 30, FreezeSeconds: 60,
+		Twins: 3, UndoBytes: 64 << 20, VolumeBytes: 1 << 30, SnapshotBytes: 16 << 20, FreezeSeconds: 60,
 	}})
 	from := c.now()
 	c.completed("var large = Buffer.alloc(64 << 20)")
@@ -198,4 +251,62 @@ func TestFilesThatAreMappedGoBack(t *testing.T) {
 	r := c.undo(request{ID: "restore", Run: id, Files: true})
 	isTold := slices.ContainsFunc(r.Files.NotKept, func(n protocol.NotKept) bool { return n.Path == "mapped" }) // it came before the copy was whole
 	check(t, "the file is as it was, or told", isTold || c.read("mapped")[:2] == "10", true)
+}
+
+// With a folder for it nothing that is kept is in the work directory.
+func TestWhatIsKeptIsOutOfTheWorkDirectory(t *testing.T) {
+	t.Parallel()
+	dir, state := t.TempDir(), t.TempDir()
+	c := start(t, bash, options{dir: dir, init: protocol.Init{
+		StateDir: state, Twins: 3, SnapshotBytes: 16 << 20, UndoBytes: 64 << 20, VolumeBytes: 1 << 30, FreezeBytes: 64 << 20, FreezeSeconds: 60,
+	}})
+	c.twinned("x=1; echo one > f; ln -s f l")
+	run := c.twinned("x=2; echo two > f; rm l")
+	c.awaitVersion(run)
+	r := c.undo(request{ID: "restore", Run: run, Files: true, Variables: true})
+	check(t, "the restore", *r.Files, protocol.RestoredFiles{Restored: 2, NotKept: []protocol.NotKept{}})
+	check(t, "all", c.completed("printf $x; cat f l; find . -name '.state'; ls .uploads").Stdout.Head, "1one\none\n")
+	files := must.Get(filepath.Glob(filepath.Join(state, "*before*")))(t)
+	check(t, "snapshots are there", len(files) > 0, true)
+}
+
+// What Python's variables have open goes back with the files, and is named where it cannot.
+func TestOpenFilesGoBack(t *testing.T) {
+	t.Parallel()
+	var system unix.Statfs_t
+	if unix.Statfs(t.TempDir(), &system) != nil || system.Type == unix.TMPFS_MAGIC {
+		t.Skip("memory has no pages to be written back")
+	}
+	c := start(t, python, options{init: protocol.Init{Twins: 3, TwinBytes: 1 << 40, UndoBytes: 64 << 20, VolumeBytes: 1 << 30}})
+	c.twinned(`
+import mmap, os, sqlite3
+bases = [sqlite3.connect("a.db"), sqlite3.connect("wal.db")]
+bases[1].execute("PRAGMA journal_mode=WAL")
+for base in bases:
+    base.execute("CREATE TABLE t (x)"); base.execute("INSERT INTO t VALUES (1)"); base.commit()
+log = open("log", "a"); log.write("one\n"); log.flush()
+open("mapped", "wb").write(b"one" + bytes(5000))
+file = open("mapped", "r+b"); mapped = mmap.mmap(file.fileno(), 0)
+open("moved", "w").write("one"); moved = open("moved")`)
+	run := c.twinned(`
+for base in bases:
+    base.executemany("INSERT INTO t VALUES (?)", [("x" * 10000,)] * 10); base.commit()
+log.write("two\n"); log.flush()
+mapped[0:3] = b"two"; mapped.flush()
+open("other", "w").write("two"); os.rename("other", "moved")`)
+	c.awaitVersion(run)
+	r := c.undo(request{ID: "restore", Run: run, Files: true, Variables: true})
+	check(t, "errors", r.Error+r.Files.Error, "")
+	should.Hold(t, r.LostTotal == 1 && len(r.Lost) == 1 && r.Lost[0].Name == "what is open of moved", "what is named: %+v", r.Lost)
+	check(t, "rows", c.value(`[base.execute("SELECT count(*) FROM t").fetchone()[0] for base in bases]`), "[1, 1]")
+	check(t, "what is mapped", c.value(`mapped[:3]`), "b'one'")
+	c.completed(`
+for base in bases:
+    base.execute("INSERT INTO t VALUES (2)"); base.commit()
+log.write("three\n"); log.flush()
+mapped[0:3] = b"six"; mapped.flush()`)
+	check(t, "rows for others", c.value(`[sqlite3.connect(name).execute("SELECT count(*) FROM t").fetchone()[0] for name in ("a.db", "wal.db")]`), "[2, 2]")
+	check(t, "whole", c.value(`[base.execute("PRAGMA integrity_check").fetchone()[0] for base in bases]`), "['ok', 'ok']")
+	check(t, "the log", c.read("log"), "one\nthree\n")
+	check(t, "the mapped file", c.read("mapped")[:3], "six")
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/volume"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
 )
@@ -39,6 +38,8 @@ func Read(stream net.Conn) (request []byte, err error) {
 // Folder is the work directory that streams are about.
 type Folder struct {
 	Path string
+	// State is the folder with what is kept of kernels and files, in Path or elsewhere. In an export it is .state.
+	State string
 	// Placed is called when a stream has brought files, with the path of a single one, before the answer.
 	Placed func(path ...string)
 	// Placing is held for reading while a file goes to its place, and while Placed is called for a single one. Nil: nothing is held.
@@ -70,6 +71,7 @@ func (f Folder) serve(stream net.Conn, text []byte) (filewire.Answer, error) {
 		return filewire.Answer{}, err
 	}
 	defer w.close()
+	w.state = f.State
 	w.placing = f.Placing
 	switch r.Op {
 	case filewire.Put:
@@ -106,7 +108,7 @@ func (f Folder) serve(stream net.Conn, text []byte) (filewire.Answer, error) {
 	case filewire.Export:
 		return w.export(stream)
 	case filewire.Usage:
-		l := volume.Count(w.fd, nil, true, nil)
+		l := w.count()
 		return filewire.Answer{Files: l.Files, Bytes: l.Bytes, Complete: l.Complete}, nil
 	}
 	return filewire.Answer{}, refusal(filewire.Failed, "there is no such request")

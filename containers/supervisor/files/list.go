@@ -23,7 +23,7 @@ const (
 // lister finds the reported files of a work directory.
 type lister struct {
 	everything bool
-	state      bool // the folder of the session's state too
+	state      bool // of the session's state, in an export
 	report     func(folder int, name string, e filewire.Entry) error
 	skipped    int64
 	err        error
@@ -57,6 +57,9 @@ func (l *lister) visit(d *tree.Dir, raw []byte, kind byte) bool {
 		return false
 	}
 	path := d.Join(name)
+	if l.state {
+		path = filewire.StateFolder + "/" + path
+	}
 	if !filewire.IsName(name) || len(path) > maxPath {
 		l.skipped++
 		return false
@@ -89,11 +92,11 @@ func (l *lister) isPassedOver(d *tree.Dir, name string) bool {
 	if l.state && d.Path == filewire.VersionsFolder && name != "log" && name[0] != 'c' { // of a restore that goes on
 		return true
 	}
-	if l.state && d.Path == filewire.StateFolder && strings.Contains(name, filewire.SnapshotMark) {
+	if l.state && d.Path == "" && strings.Contains(name, filewire.SnapshotMark) {
 		return true
 	}
 	if l.everything {
-		return d.Depth == 0 && (name == uploads || name == filewire.StateFolder && !l.state)
+		return d.Depth == 0 && (name == uploads || name == filewire.StateFolder)
 	}
 	return isPassedOver(name)
 }

@@ -28,7 +28,7 @@ func (w *workDir) put(r filewire.Request, content io.Reader) (filewire.Answer, e
 		return filewire.Answer{}, err
 	}
 	w.removeStaleParts()
-	path, size, err := w.take(names, filewire.Entry{Mode: 0o644}, r.Overwrite, content, &limit{dir: w.fd, bytes: r.LimitBytes, files: r.LimitFiles})
+	path, size, err := w.take(names, filewire.Entry{Mode: 0o644}, r.Overwrite, content, &limit{dir: w, bytes: r.LimitBytes, files: r.LimitFiles})
 	if err == nil && artifacts.IsArtifact(path) {
 		artifacts.Settle(w.fd)
 	}
@@ -246,7 +246,7 @@ func (p *part) drop() {
 
 // limit holds the work directory to its limit while a part grows and others write.
 type limit struct {
-	dir          int
+	dir          *workDir
 	bytes, files int64 // zero: no limit
 	more         int64 // entries that the part brings
 	versionsToo  bool  // they count, since they do not give way
@@ -290,7 +290,7 @@ func (l *limit) count(partBytes, partFiles int64) {
 	began := time.Now()
 	var most volume.Level
 	for range countPasses {
-		level := volume.Count(l.dir, nil, true, nil)
+		level := l.dir.count()
 		most.Bytes, most.Files = max(most.Bytes, level.Bytes), max(most.Files, level.Files)
 		if level.Complete {
 			break
@@ -306,12 +306,12 @@ func (l *limit) count(partBytes, partFiles int64) {
 
 // versions counts the earlier versions of files.
 func (l *limit) versions() volume.Level {
-	folder, err := unix.Openat(l.dir, filewire.VersionsFolder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	folder, err := unix.Open(l.dir.state+"/"+filewire.VersionsFolder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return volume.Level{}
 	}
 	defer func() { _ = unix.Close(folder) }()
-	return volume.Count(folder, []int{}, false, nil)
+	return volume.Count([]int{folder}, nil, false, nil)
 }
 
 func (l *limit) check(size int64) error {

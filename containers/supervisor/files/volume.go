@@ -21,7 +21,7 @@ func (w *workDir) export(to io.Writer) (filewire.Answer, error) {
 	var answer filewire.Answer
 	var piece filewire.Piece
 	links := false
-	l := &lister{everything: true, state: true, report: func(folder int, name string, e filewire.Entry) error {
+	l := &lister{everything: true, report: func(folder int, name string, e filewire.Entry) error {
 		switch {
 		case (e.Kind == filewire.Link) != links:
 			return nil
@@ -37,13 +37,27 @@ func (w *workDir) export(to io.Writer) (filewire.Answer, error) {
 		}
 		return err
 	}}
-	for _, links = range []bool{false, true} {
-		complete, err := l.run(w)
-		if err != nil || !complete {
-			return filewire.Answer{Path: answer.Path, End: true}, err
+	parts := []*workDir{w}
+	if s, err := openWorkDir(w.state); err == nil {
+		defer s.close()
+		parts = append(parts, s)
+		if err := filewire.Write(to, filewire.Answer{Entries: []filewire.Entry{{Path: filewire.StateFolder, Kind: filewire.Folder, Mode: 0o700}}}); err != nil {
+			return answer, err
 		}
 	}
-	answer.End, answer.Complete, answer.Skipped = true, true, l.skipped
+	for _, links = range []bool{false, true} {
+		for _, part := range parts {
+			l.state = part != w
+			complete, err := l.run(part)
+			if links {
+				answer.Skipped += l.skipped
+			}
+			if err != nil || !complete {
+				return filewire.Answer{Path: answer.Path, End: true}, err
+			}
+		}
+	}
+	answer.End, answer.Complete = true, true
 	return answer, nil
 }
 
@@ -82,7 +96,8 @@ func sendFile(folder int, name string, e filewire.Entry, to io.Writer, piece *fi
 // takeAll takes an export's entries and the content of files.
 func (w *workDir) takeAll(r filewire.Request, from io.Reader) (filewire.Answer, error) {
 	w.removeStaleParts()
-	l := &limit{dir: w.fd, bytes: r.LimitBytes, files: r.LimitFiles, versionsToo: true}
+	l := &limit{dir: w, bytes: r.LimitBytes, files: r.LimitFiles, versionsToo: true}
+	var state *workDir
 	for {
 		text, err := filewire.ReadText(from, filewire.MaxRequest)
 		if err != nil {
@@ -95,12 +110,26 @@ func (w *workDir) takeAll(r filewire.Request, from io.Reader) (filewire.Answer, 
 		if e.Kind == "" {
 			return filewire.Answer{}, nil
 		}
-		if strings.HasPrefix(e.Path, filewire.VersionsFolder) && w.giveUp != nil {
-			w.giveUp()
-			w.giveUp = nil
+		part, path := w, e.Path
+		switch inState, ok := strings.CutPrefix(path, filewire.StateFolder+"/"); {
+		case path == filewire.StateFolder:
+			continue
+		case ok:
+			if strings.HasPrefix(inState, filewire.VersionsFolder) && w.giveUp != nil {
+				w.giveUp()
+				w.giveUp = nil
+			}
+			if state == nil {
+				_ = unix.Mkdir(w.state, 0o700)
+				if state, err = openWorkDir(w.state); err != nil {
+					return filewire.Answer{Path: path}, err
+				}
+				defer state.close()
+			}
+			part, e.Path = state, inState
 		}
-		if err := w.takeEntry(e, &filewire.Content{From: from}, l); err != nil {
-			return filewire.Answer{Path: e.Path}, err
+		if err := part.takeEntry(e, &filewire.Content{From: from}, l); err != nil {
+			return filewire.Answer{Path: path}, err
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/volume"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
 )
@@ -24,13 +25,14 @@ const (
 type workDir struct {
 	fd      int
 	root    string
+	state   string               // Folder.State
 	placing *sync.RWMutex        // Folder.Placing
 	placed  func(path ...string) // is called for each file at its place; nil: nothing is
 	giveUp  func()               // leaves the place of the versions to an import; nil: nobody has it
 }
 
 func openWorkDir(path string) (*workDir, error) {
-	fd, err := unix.Open(path, placeOnly|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(path, placeOnly|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +45,18 @@ func openWorkDir(path string) (*workDir, error) {
 }
 
 func (w *workDir) close() { _ = unix.Close(w.fd) }
+
+// count counts everything, with the state wherever that is.
+func (w *workDir) count() volume.Level {
+	dirs := []int{w.fd}
+	if !strings.HasPrefix(w.state, w.root+"/") {
+		if s, err := openWorkDir(w.state); err == nil {
+			defer s.close()
+			dirs = append(dirs, s.fd)
+		}
+	}
+	return volume.Count(dirs, nil, true, nil)
+}
 
 // forms are the ways in which one name of a path may be written, the one that was asked for first.
 type forms []string

@@ -61,25 +61,27 @@ type Language struct {
 
 // Report is a message of a kernel or a zygote. All of it may be forged.
 type Report struct {
-	Type     string          `json:"type"`
-	ID       string          `json:"id"`
-	PID      int             `json:"pid"`
-	Status   int             `json:"status"`
-	Version  string          `json:"version"`
-	Features []string        `json:"features"`
-	Mime     string          `json:"mime"`
-	Path     string          `json:"path"`
-	Alt      string          `json:"alt"`
-	Key      string          `json:"key"`
-	Again    bool            `json:"again"`
-	Saved    string          `json:"saved"`
-	Size     int64           `json:"size"`
-	Result   *string         `json:"result"`
-	Exit     *int            `json:"exit"`
-	Error    *protocol.Error `json:"error"`
-	Stream   int             `json:"stream"`
-	Message  string          `json:"message"`
-	GoesOn   []string        `json:"goes_on"`
+	Type     string   `json:"type"`
+	ID       string   `json:"id"`
+	PID      int      `json:"pid"`
+	Status   int      `json:"status"`
+	Version  string   `json:"version"`
+	Features []string `json:"features"`
+	Mime     string   `json:"mime"`
+	Path     string   `json:"path"`
+	Alt      string   `json:"alt"`
+	Key      string   `json:"key"`
+	Again    bool     `json:"again"`
+	Saved    string   `json:"saved"`
+	Size     int64    `json:"size"`
+	Result   *string  `json:"result"`
+	Exit     *int     `json:"exit"`
+	Error    *Failure `json:"error"`
+	Stream   int      `json:"stream"`
+	Message  string   `json:"message"`
+	GoesOn   []string `json:"goes_on"`
+	// ResultLeft is what Result lacks.
+	ResultLeft *protocol.Left `json:"result_left"`
 	// Installed: packages were installed that an interpreter may hold already.
 	Installed bool `json:"installed"`
 	// Variables, Bytes, AtMS, Lost and Doubtful are of frozen and woken; Why says that nothing came of one of them, or of twinned.
@@ -102,7 +104,13 @@ const (
 	outboxLen = 64
 )
 
-// ErrBreach reports that a kernel sent what none does.
+// Failure is an error of code. Left counts what its traceback lacks; nil: nothing.
+type Failure struct {
+	protocol.Error
+	Left *protocol.Left `json:"left"`
+}
+
+// ErrBreach reports a message that breaks the kernel protocol.
 var ErrBreach = errors.New("a frame that no kernel sends")
 
 // ErrNoInterpreter reports that the image lacks the language's interpreter.

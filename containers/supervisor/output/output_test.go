@@ -30,8 +30,7 @@ type place struct {
 
 func newPlace(t testing.TB) *place {
 	dir := t.TempDir()
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must.OK(t, err)
+	fd := must.Get(unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))(t)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return &place{t, dir, fd}
 }
@@ -110,9 +109,7 @@ func TestReport(t *testing.T) {
 			} else if isSpooled && p.read(path) != c.written {
 				t.Error("the file has not all of it as it was written")
 			}
-			if c.expected.Path == "" && len(c.written) <= limit && p.isThere(".runs") {
-				t.Error("there is a folder for no file")
-			}
+			should.Hold(t, c.expected.Path != "" || len(c.written) > limit || !p.isThere(".runs"), "there is a folder for no file")
 		})
 	}
 }
@@ -125,12 +122,10 @@ func TestReportOfLess(t *testing.T) {
 		t.Errorf("reported in full: %+v", r)
 	}
 	r := s.Report(limit / 10)
-	if whole := lines(50); r.Head != whole[:50] || r.Tail != whole[len(whole)-50:] || p.read(r.Path) != whole {
-		t.Errorf("reported of less: %+v", r)
-	}
-	if r := s.Report(1 << 30); r.Head != lines(50) {
-		t.Errorf("reported of more: %+v", r)
-	}
+	whole := lines(50)
+	should.Hold(t, r.Head == whole[:50] && r.Tail == whole[len(whole)-50:] && p.read(r.Path) == whole, "reported of less: %+v", r)
+	r = s.Report(1 << 30)
+	should.Hold(t, r.Head == lines(50), "reported of more: %+v", r)
 }
 
 func TestACutNeverSplitsACharacter(t *testing.T) {
@@ -141,9 +136,8 @@ func TestACutNeverSplitsACharacter(t *testing.T) {
 			if strings.Contains(both, "\ufffd") || len(both) > limit || len(both) < limit-6 || r.Bytes != int64(len(both))+r.OmittedBytes {
 				t.Errorf("%q to %d bytes: %+v", text, limit, r)
 			}
-			if shown := int64(strings.Count(both, "\n")) + r.OmittedLines; shown != int64(strings.Count(text, "\n")*3000) {
-				t.Errorf("%q to %d bytes: %d lines", text, limit, shown)
-			}
+			shown := int64(strings.Count(both, "\n")) + r.OmittedLines
+			should.Hold(t, shown == int64(strings.Count(text, "\n")*3000), "%q to %d bytes: %d lines", text, limit, shown)
 		}
 	}
 }
@@ -156,9 +150,8 @@ func TestTheFileEndsAtItsLimit(t *testing.T) {
 			s.Write([]byte(strings.Repeat("y", 999) + "\n"))
 		}
 		r := s.Report(limit)
-		if r.Bytes != 200_000 || r.Lines != 200 || (r.Path != "") != (spool > 0) || p.isThere(".runs") != (spool > 0) {
-			t.Errorf("limit %d: %+v", spool, r)
-		}
+		should.Hold(t, r.Bytes == 200_000 && r.Lines == 200 && (r.Path != "") == (spool > 0) && p.isThere(".runs") == (spool > 0),
+			"limit %d: %+v", spool, r)
 		if spool > 0 && int64(len(p.read(r.Path))) != spool {
 			t.Errorf("limit %d: the file has %d bytes", spool, len(p.read(r.Path)))
 		}
@@ -190,9 +183,8 @@ func TestAHostilePlace(t *testing.T) {
 			}
 			must.OK(t, c.prepare(p))
 			r := p.reported(limit, strings.Repeat("x", 100_000))
-			if (r.Path != "") != c.isKept || r.Bytes != 100_000 || len(r.Head) != 500 || len(r.Tail) != 500 {
-				t.Errorf("reported: %+v", r)
-			}
+			should.Hold(t, (r.Path != "") == c.isKept && r.Bytes == 100_000 && len(r.Head) == 500 && len(r.Tail) == 500,
+				"reported: %+v", r)
 			if c.isKept && len(p.read(r.Path)) != 100_000 {
 				t.Errorf("the file has %d bytes", len(p.read(r.Path)))
 			}
@@ -223,15 +215,13 @@ func TestNoNameLeadsOut(t *testing.T) {
 
 // What cannot be written costs the copy, and not the run.
 func TestAWriteThatFails(t *testing.T) {
-	full, err := unix.Open("/dev/full", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	must.OK(t, err)
+	full := must.Get(unix.Open("/dev/full", unix.O_WRONLY|unix.O_CLOEXEC, 0))(t)
 	spool := NewSpool(-1, "r1", "stdout", 1<<20)
 	spool.fd = full
 	s := NewStream(limit, spool)
 	s.Write([]byte(lines(1000)))
-	if r := s.Report(limit); r.Path != "" || r.Lines != 1000 || spool.fd != -1 {
-		t.Errorf("reported: %+v", r)
-	}
+	r := s.Report(limit)
+	should.Hold(t, r.Path == "" && r.Lines == 1000 && spool.fd == -1, "reported: %+v", r)
 }
 
 func TestBackgroundOutput(t *testing.T) {
@@ -240,18 +230,15 @@ func TestBackgroundOutput(t *testing.T) {
 	s := p.stream(limit, 50_000)
 	take := func(expected protocol.Background, isSome bool) {
 		t.Helper()
-		if b, ok := s.TakeBackground(); b != expected || ok != isSome {
-			t.Errorf("taken: %+v, %t, not %+v", b, ok, expected)
-		}
+		b, ok := s.TakeBackground()
+		should.Hold(t, b == expected && ok == isSome, "taken: %+v, %t, not %+v", b, ok, expected)
 	}
 	s.Write([]byte("own\n"))
 	s.Finish()
 	own := s.Report(limit)
 	s.Release()
 	take(protocol.Background{}, false)
-	if p.isThere(".runs") {
-		t.Error("there is a file for what was reported in full")
-	}
+	should.Hold(t, !p.isThere(".runs"), "there is a file for what was reported in full")
 
 	s.WriteBackground([]byte("late\n"))
 	s.WriteBackground([]byte("1%\r\x1b[32m99%\x1b[0m \xe2\x82"))
@@ -276,17 +263,14 @@ func TestBackgroundOutput(t *testing.T) {
 	if len(p.read(path)) != 50_000 {
 		t.Errorf("the file has %d bytes", len(p.read(path)))
 	}
-	if s.Bytes() != own.Bytes || s.Report(limit).Lines != 1 {
-		t.Error("it counts as the run's own")
-	}
+	should.Hold(t, s.Bytes() == own.Bytes && s.Report(limit).Lines == 1, "it counts as the run's own")
 	s.WriteBackground([]byte("more"))
 	s.Close()
 	take(protocol.Background{}, false)
 	fds, _ := filepath.Glob("/proc/self/fd/*")
 	for _, fd := range fds {
-		if target, _ := os.Readlink(fd); strings.HasPrefix(target, p.dir+"/") {
-			t.Errorf("still open: %s", target)
-		}
+		target, _ := os.Readlink(fd)
+		should.Hold(t, !strings.HasPrefix(target, p.dir+"/"), "still open: %s", target)
 	}
 }
 
@@ -298,9 +282,8 @@ func TestBackgroundOutputBehindWhatWasTooLong(t *testing.T) {
 	path := s.Report(limit).Path
 	s.Release()
 	s.WriteBackground([]byte(strings.Repeat("y", 60_000)))
-	if text := p.read(path); text != strings.Repeat("x", 3000)+strings.Repeat("y", 2000) {
-		t.Errorf("the file has %d bytes", len(text))
-	}
+	text := p.read(path)
+	should.Hold(t, text == strings.Repeat("x", 3000)+strings.Repeat("y", 2000), "the file has %d bytes", len(text))
 }
 
 func TestFloodsTakeNoMemory(t *testing.T) {
@@ -322,9 +305,8 @@ func TestFloodsTakeNoMemory(t *testing.T) {
 		for range 64 {
 			s.WriteBackground(chunk)
 		}
-		if grown := heap() - before; grown > 2<<20 {
-			t.Errorf("%.10q: %d bytes are kept", part, grown)
-		}
+		grown := heap() - before
+		should.Hold(t, grown <= 2<<20, "%.10q: %d bytes are kept", part, grown)
 		runtime.KeepAlive(s)
 	}
 }
@@ -345,16 +327,13 @@ func FuzzReport(f *testing.F) {
 			s.Finish()
 		}
 		r := whole.Report(limit)
-		if again := pieces.Report(limit); again != r {
-			t.Errorf("%q: %+v, in pieces %+v", written, r, again)
-		}
+		should.Equal(t, pieces.Report(limit), r, "%q", written)
 		shown := all.Report(1 << 30).Head
 		both := r.Head + r.Tail
 		isWhole := len(shown) <= limit && r.Head == shown
 		isCut := len(shown) > limit && strings.HasPrefix(shown, r.Head) && strings.HasSuffix(shown, r.Tail) && len(both) <= limit && len(both) >= limit-6
 		isCounted := r.OmittedBytes == int64(len(shown)-len(both)) && r.OmittedLines == int64(strings.Count(shown, "\n")-strings.Count(both, "\n"))
-		if !utf8.ValidString(both) || !isCounted || !isWhole && !isCut || r.Bytes != int64(len(written)) {
-			t.Errorf("%q to %d bytes: %+v of %q", written, limit, r, shown)
-		}
+		should.Hold(t, utf8.ValidString(both) && isCounted && (isWhole || isCut) && r.Bytes == int64(len(written)),
+			"%q to %d bytes: %+v of %q", written, limit, r, shown)
 	})
 }

@@ -7,8 +7,10 @@ package process
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,13 +26,27 @@ import (
 // Mark is the mark of the programs that a server started, which end with no kernel; see procs.MarkAs.
 const Mark = 100
 
-// oomScore makes the OOM killer prefer a program to kernels with variables.
-const oomScore = 300
+// oomScore makes the OOM killer take a program before kernels with variables.
+const oomScore = 1000
 
 // Programs are the running programs. Its methods are safe for several goroutines.
 type Programs struct {
 	mu      sync.Mutex
-	running map[int]*program
+	running map[int]*Program
+}
+
+// Running returns the running programs.
+func (ps *Programs) Running() []*Program {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return slices.Collect(maps.Values(ps.running))
+}
+
+// Add adds the processes of all of them.
+func (ps *Programs) Add(table procs.Table, all map[int]bool) {
+	for _, p := range ps.Running() {
+		maps.Copy(all, p.Processes(table))
+	}
 }
 
 // Exited passes on the status of an ended process, perhaps none of these programs.
@@ -53,8 +69,8 @@ func Asks(text []byte) *programwire.Start {
 	return &start
 }
 
-// program is one with its stream. The sandbox's code can signal it too, and its parts are no secret to that.
-type program struct {
+// Program is one with its stream. The sandbox's code can signal it too, and its parts are no secret to that.
+type Program struct {
 	pid    int
 	input  *os.File
 	output map[string]*os.File
@@ -63,17 +79,19 @@ type program struct {
 	status chan syscall.WaitStatus
 	over   atomic.Bool
 	all    *Programs
-	ended  int64 // as procs.Process.Start, under the lock of all; 0: it runs. Its number may be another's from then on
+	ended  int64  // as procs.Process.Start, under the lock of all; 0: it runs. Its number may be another's from then on
+	cause  string // why it was stopped, under that lock
 
 	writing sync.Mutex // to the stream
 	stream  net.Conn
 }
 
-// Serve runs a program until that ends, or the stream does and kills it.
-func (ps *Programs) Serve(stream net.Conn, start *programwire.Start, env []string, workDir string) {
-	p := &program{all: ps, stream: stream, output: make(map[string]*os.File), fed: make(chan programwire.Input, 1), status: make(chan syscall.WaitStatus, 1)}
+// Serve runs a program until that ends, or the stream does and kills it. It calls over before the stream is told of the end.
+func (ps *Programs) Serve(stream net.Conn, start *programwire.Start, env []string, workDir string, over func()) {
+	p := &Program{all: ps, stream: stream, output: make(map[string]*os.File), fed: make(chan programwire.Input, 1), status: make(chan syscall.WaitStatus, 1)}
 	if err := ps.start(p, start, env, workDir); err != nil {
 		p.close()
+		over()
 		p.send(programwire.Output{Error: err.Error()})
 		return
 	}
@@ -89,16 +107,20 @@ func (ps *Programs) Serve(stream net.Conn, start *programwire.Start, env []strin
 		<-read
 	}
 	p.over.Store(true)
-	exit := programwire.Exit{Code: status.ExitStatus()}
+	ps.mu.Lock()
+	cause := p.cause
+	ps.mu.Unlock()
+	exit := programwire.Exit{Code: status.ExitStatus(), Cause: cause}
 	if status.Signaled() {
-		exit = programwire.Exit{Code: 128 + int(status.Signal()), Signal: int(status.Signal())}
+		exit.Code, exit.Signal = 128+int(status.Signal()), int(status.Signal())
 	}
+	over()
 	p.send(programwire.Output{Exit: &exit})
 	p.close()
 }
 
 // start starts the program. The lock keeps its end from being taken before its number is known.
-func (ps *Programs) start(p *program, start *programwire.Start, env []string, workDir string) error {
+func (ps *Programs) start(p *Program, start *programwire.Start, env []string, workDir string) error {
 	if len(start.Argv) == 0 {
 		return errors.New("there is no command")
 	}
@@ -139,14 +161,14 @@ func (ps *Programs) start(p *program, start *programwire.Start, env []string, wo
 	procs.MarkAs(p.pid, Mark) // first: what it starts has its mark
 	procs.RaiseOOMScore(p.pid, oomScore)
 	if ps.running == nil {
-		ps.running = make(map[int]*program)
+		ps.running = make(map[int]*Program)
 	}
 	ps.running[p.pid] = p
 	return nil
 }
 
 // open makes our ends of the program's pipes or terminal, and returns its three, which are the caller's to close.
-func (p *program) open(size *programwire.Size, sys *syscall.SysProcAttr) (theirs []*os.File, err error) {
+func (p *Program) open(size *programwire.Size, sys *syscall.SysProcAttr) (theirs []*os.File, err error) {
 	if size != nil {
 		var tty *os.File
 		if p.pty, tty, err = openPTY(*size); err != nil {

@@ -31,13 +31,11 @@ func serve(t *testing.T, start programwire.Start) *served {
 	start.Op = programwire.Op
 	text, err := json.Marshal(start)
 	asked := Asks(text)
-	if err != nil || asked == nil {
-		t.Fatal(err, string(text))
-	}
+	must.Hold(t, err == nil && asked != nil, "%v %v", err, string(text))
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		programs.Serve(theirs, asked, os.Environ(), t.TempDir())
+		programs.Serve(theirs, asked, os.Environ(), t.TempDir(), func() {})
 	}()
 	t.Cleanup(func() {
 		_ = ours.Close()
@@ -85,9 +83,8 @@ func (s *served) rest() (printed map[string]string, exit programwire.Exit) {
 func TestProgramsWithPipes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, programwire.Start{Argv: []string{"bash", "-c", `echo "$A"; read line; echo "$line" >&2; exit 7`}, Env: map[string]string{"A": "b"}})
-	if pid := s.next().PID; pid <= 1 {
-		t.Fatal(pid)
-	}
+	pid := s.next().PID
+	must.Hold(t, pid > 1, "%v", pid)
 	go func() {
 		s.send(programwire.Input{Data: []byte("typed\n")})
 		s.send(programwire.Input{Close: true})
@@ -108,9 +105,8 @@ func TestProgramsWithATerminal(t *testing.T) {
 	}
 	s.send(programwire.Input{Size: &programwire.Size{Rows: 56, Cols: 78}})
 	s.send(programwire.Input{Data: []byte("\n")})
-	if rest, exit := s.rest(); !strings.Contains(rest[programwire.PTY], "56 78") || exit.Code != 0 {
-		t.Errorf("%q %+v", rest, exit)
-	}
+	rest, exit := s.rest()
+	should.Hold(t, strings.Contains(rest[programwire.PTY], "56 78") && exit.Code == 0, "%q %+v", rest, exit)
 }
 
 // A terminal's sizes and control characters reach its program alone, and a kill what left its session.
@@ -136,12 +132,10 @@ func TestEscapesFromATerminal(t *testing.T) {
 	_, rest, _ := strings.Cut(printed, "left ")
 	must.OK(t, should.ErrOf(fmt.Sscanf(rest, "%d", &left)), "%v", printed)
 	s.send(programwire.Input{Signal: int(syscall.SIGKILL)})
-	if _, exit := s.rest(); exit.Signal != int(syscall.SIGKILL) {
-		t.Errorf("%+v", exit)
-	}
-	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", left)); err == nil && !strings.Contains(string(stat), ") Z ") {
-		t.Errorf("what left the session lives: %s", stat)
-	}
+	_, exit := s.rest()
+	should.Hold(t, exit.Signal == int(syscall.SIGKILL), "%+v", exit)
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", left))
+	should.Hold(t, err != nil || strings.Contains(string(stat), ") Z "), "what left the session lives: %s", stat)
 }
 
 // A kill reaches what left the group, and ends the wait for output that something holds open.
@@ -152,9 +146,8 @@ func TestKilledPrograms(t *testing.T) {
 	s.next()
 	s.send(programwire.Input{Signal: int(syscall.SIGTERM)})
 	s.send(programwire.Input{Signal: int(syscall.SIGKILL)})
-	if _, exit := s.rest(); exit.Signal != int(syscall.SIGKILL) {
-		t.Errorf("%+v", exit)
-	}
+	_, exit := s.rest()
+	should.Hold(t, exit.Signal == int(syscall.SIGKILL), "%+v", exit)
 }
 
 // The stream's end kills the program, although its output is not read. The clean-up waits for that.
@@ -167,8 +160,7 @@ func TestAStreamThatEnds(t *testing.T) {
 func TestProgramsThatCannotStart(t *testing.T) {
 	t.Parallel()
 	for _, start := range []programwire.Start{{}, {Argv: []string{"no-such-program"}}, {Argv: []string{"/etc"}}, {Argv: []string{"true"}, Dir: "/no-such-folder"}} {
-		if out := serve(t, start).next(); out.Error == "" || out.PID != 0 {
-			t.Errorf("%+v: %+v", start, out)
-		}
+		out := serve(t, start).next()
+		should.Hold(t, out.Error != "" && out.PID == 0, "%+v: %+v", start, out)
 	}
 }

@@ -4,6 +4,7 @@ package process
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"syscall"
 	"time"
@@ -35,14 +36,14 @@ func resize(fd int, size programwire.Size) error {
 }
 
 // send sends a message. A server that does not read holds the program up, as a full pipe does.
-func (p *program) send(message programwire.Output) {
+func (p *Program) send(message programwire.Output) {
 	p.writing.Lock()
 	defer p.writing.Unlock()
 	_ = filewire.Write(p.stream, message)
 }
 
 // copy sends a stream of output to its end.
-func (p *program) copy(name string, from *os.File, ended chan<- struct{}) {
+func (p *Program) copy(name string, from *os.File, ended chan<- struct{}) {
 	room := make([]byte, programwire.MaxData)
 	for {
 		n, err := from.Read(room)
@@ -57,7 +58,7 @@ func (p *program) copy(name string, from *os.File, ended chan<- struct{}) {
 }
 
 // obey follows the server's messages until the stream ends, and then kills the program if it runs.
-func (p *program) obey() {
+func (p *Program) obey() {
 	for {
 		text, err := filewire.ReadText(p.stream, programwire.MaxMessage)
 		var in programwire.Input
@@ -73,7 +74,7 @@ func (p *program) obey() {
 	p.signal(syscall.SIGKILL)
 }
 
-func (p *program) follow(in programwire.Input) {
+func (p *Program) follow(in programwire.Input) {
 	switch {
 	case in.Size != nil && p.pty != nil:
 		_ = control(p.pty, func(fd int) error { return resize(fd, *in.Size) })
@@ -85,7 +86,7 @@ func (p *program) follow(in programwire.Input) {
 }
 
 // feed writes the input, which a program need not read, and tells the server of each piece.
-func (p *program) feed() {
+func (p *Program) feed() {
 	for in := range p.fed {
 		if in.Close && p.pty == nil {
 			_ = p.input.Close()
@@ -100,7 +101,7 @@ func (p *program) feed() {
 
 // signal sends a signal to the program's own group. SIGKILL also reaches its session and descendants, and ends the wait for output that
 // others hold open.
-func (p *program) signal(signal syscall.Signal) {
+func (p *Program) signal(signal syscall.Signal) {
 	if p.over.Load() || p.pid <= 1 {
 		return
 	}
@@ -109,26 +110,35 @@ func (p *program) signal(signal syscall.Signal) {
 		return
 	}
 	p.signalGroup(syscall.SIGSTOP) // or the first kill of a child could make it end by itself
-	procs.KillAll(func(table procs.Table) map[int]bool {
-		p.all.mu.Lock()
-		defer p.all.mu.Unlock()
-		own := p.left(table)
-		if p.ended == 0 {
-			own[p.pid] = true
-			for pid := range table.Family(p.pid) {
-				own[pid] = true
-			}
-		}
-		return own
-	})
+	procs.KillAll(p.Processes)
 	_ = p.input.SetWriteDeadline(time.Now()) // of the rest, which nobody reads
 	for _, from := range p.output {
 		_ = from.SetReadDeadline(time.Now().Add(killedOutput))
 	}
 }
 
+// Stop kills the program for a cause, which is told with its end.
+func (p *Program) Stop(cause string) {
+	p.all.mu.Lock()
+	p.cause = cause
+	p.all.mu.Unlock()
+	p.signal(syscall.SIGKILL)
+}
+
+// Processes are those of the program: its session and descendants.
+func (p *Program) Processes(table procs.Table) map[int]bool {
+	p.all.mu.Lock()
+	defer p.all.mu.Unlock()
+	own := p.left(table)
+	if p.ended == 0 {
+		own[p.pid] = true
+		maps.Copy(own, table.Family(p.pid))
+	}
+	return own
+}
+
 // signalGroup sends a signal to the program's own group, or to what is left of its session.
-func (p *program) signalGroup(signal syscall.Signal) {
+func (p *Program) signalGroup(signal syscall.Signal) {
 	p.all.mu.Lock()
 	defer p.all.mu.Unlock()
 	if p.ended == 0 {
@@ -141,7 +151,7 @@ func (p *program) signalGroup(signal syscall.Signal) {
 }
 
 // left are the processes of the program's session: none of a later one of the same number. The caller holds the lock of all.
-func (p *program) left(table procs.Table) map[int]bool {
+func (p *Program) left(table procs.Table) map[int]bool {
 	own := make(map[int]bool)
 	for pid, other := range table {
 		if other.Session == p.pid && (p.ended == 0 || other.Start <= p.ended) {
@@ -151,8 +161,8 @@ func (p *program) left(table procs.Table) map[int]bool {
 	return own
 }
 
-// close closes what the program has left, after its end.
-func (p *program) close() {
+// close closes the ended program's pipes.
+func (p *Program) close() {
 	if p.input != nil {
 		_ = p.input.Close()
 	}

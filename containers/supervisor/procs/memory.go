@@ -74,3 +74,15 @@ func Anonymous(pid int) int64 {
 	}
 	return (number(fields[1]) - number(fields[2])) * int64(os.Getpagesize())
 }
+
+// Anonymous returns the own memory of several processes.
+func (t Table) Anonymous(counted map[int]bool) (all int64) {
+	for pid := range counted {
+		own := Anonymous(pid)
+		if parent := t[pid].Parent; counted[parent] {
+			own -= min(own, Anonymous(parent)) // a fork shares its parent's memory
+		}
+		all += own
+	}
+	return all
+}

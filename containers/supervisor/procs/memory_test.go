@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // A container's account leaves out what is cached of files, in both kinds of control groups.
@@ -32,12 +33,9 @@ func TestAccount(t *testing.T) {
 			if kind.swapped[0] == '/' {
 				kind.swapped = filepath.Join(dir, "swap")
 			}
-			if !kind.hasLimit(1<<20) || kind.hasLimit(1<<19) {
-				t.Error("it is not told by its limit")
-			}
-			if got, want := kind.Read(), (Memory{Anonymous: 104096, Shared: 20000}); got != want {
-				t.Errorf("got %+v, want %+v", got, want)
-			}
+			should.Hold(t, kind.hasLimit(1<<20) && !kind.hasLimit(1<<19), "it is not told by its limit")
+			got, want := kind.Read(), (Memory{Anonymous: 104096, Shared: 20000})
+			should.Hold(t, got == want, "got %+v, want %+v", got, want)
 		})
 	}
 }

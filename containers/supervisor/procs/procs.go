@@ -275,3 +275,50 @@ func OOMKills() int64 {
 	}
 	return 0
 }
+
+// Reap takes the status of every child that has ended.
+func Reap(ended func(pid int, status syscall.WaitStatus)) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		ended(pid, status)
+	}
+}
+
+// Owned lists the programs of a kernel, except those that left both its family and its session.
+func (t Table) Owned(kernel int) map[int]bool {
+	if kernel == 0 { // it is being forked
+		return nil
+	}
+	owned := t.Family(kernel)
+	for pid, p := range t {
+		if p.Session == kernel && pid != kernel {
+			owned[pid] = true
+		}
+	}
+	return owned
+}
+
+// isContainer reports whether the container ends with this process: it is process 1, or the command of a keeper.
+var isContainer = os.Getpid() == 1 || os.Getppid() == 1
+
+// ShutDown ends the container, or else the programs of this process.
+func ShutDown() {
+	if !isContainer {
+		KillAll(func(t Table) map[int]bool { return t.Family(os.Getpid()) })
+	}
+	os.Exit(0)
+}
+
+// MustKill is KillAll. Where that does not help, the end of the container is the end of everything.
+func MustKill(choose func(Table) map[int]bool) {
+	if !KillAll(choose) && isContainer {
+		ShutDown()
+	}
+}

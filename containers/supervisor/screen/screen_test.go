@@ -63,9 +63,7 @@ func checkShown(t *testing.T, written, expected string) {
 		if size > 0 {
 			pieces = split([]byte(written), func() int { return size })
 		}
-		if text := shown(t, bounds[0], pieces...); text != expected {
-			t.Errorf("%.200q in pieces of %d is shown as %.200q, not %.200q", written, size, text, expected)
-		}
+		should.Equal(t, shown(t, bounds[0], pieces...), expected, "%.200q in pieces of %d is shown as", written, size)
 	}
 }
 
@@ -90,8 +88,7 @@ func TestTheSharedTable(t *testing.T) {
 
 // table returns the cases that all languages share, what was written and what is shown.
 func table(t testing.TB) map[string][][2]string {
-	data, err := os.ReadFile("../../testdata/screen.json")
-	must.OK(t, err)
+	data := must.Get(os.ReadFile("../../testdata/screen.json"))(t)
 	var all map[string][][2]string
 	must.OK(t, json.Unmarshal(data, &all))
 	return all
@@ -127,9 +124,8 @@ func TestShown(t *testing.T) {
 func TestMovesHaveBounds(t *testing.T) {
 	for _, final := range "ABCDEFGHdPJK`aefu" {
 		for _, number := range []string{"", "0", strings.Repeat("9", 60), "1;" + strings.Repeat("9", 60), "5;5;5;5", ":"} {
-			if text := shown(t, bounds[0], []byte("x\x1b["+number+string(final)+"y")); len(text) > 500 {
-				t.Errorf("%q%c: %d bytes", number, final, len(text))
-			}
+			text := shown(t, bounds[0], []byte("x\x1b["+number+string(final)+"y"))
+			should.Hold(t, len(text) <= 500, "%q%c: %d bytes", number, final, len(text))
 		}
 	}
 }
@@ -196,9 +192,7 @@ func checkSplits(t *testing.T, p []byte, source *rand.Rand) {
 	for _, bound := range bounds {
 		whole := shown(t, bound, p)
 		for _, next := range []func() int{func() int { return 1 }, func() int { return sizes[source.Intn(len(sizes))] }} {
-			if text := shown(t, bound, split(p, next)...); text != whole {
-				t.Fatalf("%q on %v is shown as %q, in pieces as %q", p, bound, whole, text)
-			}
+			must.Equal(t, shown(t, bound, split(p, next)...), whole, "%q on %v is shown as", p, bound)
 		}
 	}
 }

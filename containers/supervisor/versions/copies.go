@@ -3,7 +3,9 @@
 package versions
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -14,9 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copies are the files in the folder of the versions: c1, c2 … with contents, log, journal, and those about to be restored.
+// copies are the files in the folder of the versions: c1, c2 … with contents, log and journal. Those about to be restored, r1, r2 …, are
+// in the work directory, since a rename ends at a mount.
 type copies struct {
 	work   int
+	state  string
 	folder int // -1: not opened yet
 	total  atomic.Int64
 	sizes  map[string]int64
@@ -34,18 +38,23 @@ const (
 	mostAlike   = 4
 )
 
+// ErrFolder says that nothing can be kept.
+var ErrFolder = errors.New("the folder of the versions cannot be used")
+
+var errWanted = errors.New("something else is to be done")
+
 // open opens the folder, and makes it where it is absent; one process has it at a time. Copies that code has removed are forgotten.
-func (c *copies) open(work int) (isNew bool, err error) {
+func (c *copies) open() (isNew bool, err error) {
 	if c.folder >= 0 {
 		var mine, there unix.Stat_t
-		if unix.Fstat(c.folder, &mine) == nil && unix.Fstatat(work, stateFolder+"/"+folder, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && mine.Ino == there.Ino {
+		if unix.Fstat(c.folder, &mine) == nil && unix.Lstat(c.state+"/"+folder, &there) == nil && mine.Ino == there.Ino {
 			return false, nil
 		}
 		c.close()
 	}
 	c.total.Store(0)
 	c.sizes, c.alike = map[string]int64{}, map[likeness][]string{}
-	state, err := makeFolder(work, stateFolder)
+	state, err := makeFolder(unix.AT_FDCWD, c.state)
 	if err != nil {
 		return true, err
 	}
@@ -71,6 +80,22 @@ func makeFolder(above int, name string) (int, error) {
 		return -1, err
 	}
 	return unix.Openat(above, name, folderFlags, 0)
+}
+
+// ready opens the folder of the files that are about to be restored, and makes it if it is to be.
+func (c *copies) ready(isNew bool) (int, error) {
+	if !isNew {
+		return openBelow(c.work, uploads+"/"+ready, folderFlags)
+	}
+	above, err := makeFolder(c.work, uploads)
+	if err != nil {
+		_ = unix.Unlinkat(c.work, uploads, 0) // what code put in its place
+		if above, err = makeFolder(c.work, uploads); err != nil {
+			return -1, ErrFolder
+		}
+	}
+	defer func() { _ = unix.Close(above) }()
+	return makeFolder(above, ready)
 }
 
 // list finds the copies that an earlier process made.
@@ -128,7 +153,7 @@ func (c *copies) find(file *os.File, e *entry, breathe func(time.Duration) error
 func (c *copies) add(file *os.File, e *entry, breathe func(time.Duration) error) (string, error) {
 	c.last++
 	id := "c" + strconv.Itoa(c.last)
-	to, err := c.create(id)
+	to, err := create(c.folder, id)
 	if err != nil {
 		return "", err
 	}
@@ -166,9 +191,13 @@ func (c *copies) read(id string, size int64) (*os.File, error) {
 	return c.readFile(id, size)
 }
 
-// readFile opens a file of the folder; a size of -1 is any.
 func (c *copies) readFile(id string, size int64) (*os.File, error) {
-	fd, err := unix.Openat(c.folder, id, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	return openRegular(c.folder, id, size)
+}
+
+// openRegular opens a file of a folder; a size of -1 is any.
+func openRegular(folder int, id string, size int64) (*os.File, error) {
+	fd, err := unix.Openat(folder, id, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -180,10 +209,10 @@ func (c *copies) readFile(id string, size int64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), id), nil
 }
 
-// create makes a file in the folder, in place of what is there.
-func (c *copies) create(name string) (*os.File, error) {
-	_ = unix.Unlinkat(c.folder, name, 0)
-	fd, err := unix.Openat(c.folder, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+// create makes a file in a folder, in place of what is there.
+func create(folder int, name string) (*os.File, error) {
+	_ = unix.Unlinkat(folder, name, 0)
+	fd, err := unix.Openat(folder, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -223,4 +252,103 @@ func (c *copies) diskRoom() int64 {
 		return 0
 	}
 	return int64(s.Bavail)*s.Bsize - diskReserve
+}
+
+// extents calls f for each part of a file that is no hole.
+func extents(file *os.File, size int64, f func(from, to int64) error) error {
+	for at := int64(0); at < size; {
+		from, err := file.Seek(at, unix.SEEK_DATA)
+		switch {
+		case errors.Is(err, unix.ENXIO):
+			return nil
+		case err != nil: // the file system knows no holes
+			return f(at, size)
+		}
+		to, err := file.Seek(from, unix.SEEK_HOLE)
+		if err != nil {
+			to = size
+		}
+		if to = min(to, size); from >= to {
+			return nil
+		}
+		if err := f(from, to); err != nil {
+			return err
+		}
+		at = to
+	}
+	return nil
+}
+
+const pieceBytes = 1 << 20
+
+// transfer copies a file, with its holes, into an empty one.
+func transfer(to, from *os.File, size int64, breathe func(time.Duration) error) error {
+	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil {
+		return to.Truncate(size)
+	}
+	room := make([]byte, min(size, pieceBytes))
+	err := extents(from, size, func(at, end int64) error {
+		for at < end {
+			began := time.Now()
+			n, err := from.ReadAt(room[:min(end-at, int64(len(room)))], at)
+			if n == 0 {
+				return cut(err)
+			}
+			if _, err := to.WriteAt(room[:n], at); err != nil {
+				return err
+			}
+			at += int64(n)
+			if err := breathe(time.Since(began)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return to.Truncate(size)
+}
+
+func cut(err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return refusal(whyChanged)
+	}
+	return err
+}
+
+// isSame reports whether two files of the same size have the same content.
+func isSame(a, b *os.File, size int64, breathe func(time.Duration) error) (same bool, err error) {
+	roomA, roomB := make([]byte, min(size, pieceBytes)), make([]byte, min(size, pieceBytes))
+	var end int64 // of the last extent
+	differ := errors.New("they differ")
+	compare := func(at, to int64) error {
+		for at < to {
+			began := time.Now()
+			n := min(to-at, pieceBytes)
+			_, errA := io.ReadFull(io.NewSectionReader(a, at, n), roomA[:n])
+			_, errB := io.ReadFull(io.NewSectionReader(b, at, n), roomB[:n])
+			if errA != nil || errB != nil || !bytes.Equal(roomA[:n], roomB[:n]) {
+				return differ
+			}
+			at += n
+			if err := breathe(time.Since(began)); err != nil {
+				return err
+			}
+		}
+		end = to
+		return nil
+	}
+	err = extents(a, size, compare)
+	if err == nil { // b may have more
+		var endB int64
+		_ = extents(b, size, func(_, to int64) error { endB = to; return nil })
+		if endB > end {
+			err = differ
+		}
+	}
+	if errors.Is(err, errWanted) {
+		return false, err
+	}
+	return err == nil, nil
 }

@@ -16,7 +16,7 @@ import (
 // The log has a line of JSON for each time that something was kept, so that a later process goes on with the versions.
 const (
 	logName  = "log"
-	mostLog  = 16 << 20
+	mostLog  = 32 << 20
 	slackLog = 1 << 20 // that it may have besides twice what is needed
 )
 
@@ -118,7 +118,7 @@ func (c *copies) readLines(name string, f func(line []byte) error) error {
 
 // load reads the log and goes on with a restore that was cut short, then looks at the files.
 func (s *Store) load() {
-	if _, err := s.copies.open(s.dir); err == nil {
+	if _, err := s.copies.open(); err == nil {
 		_ = s.copies.readLines(logName, s.replay)
 		s.verify()
 		if id := s.resume(); id != "" {
@@ -149,7 +149,7 @@ func (s *Store) replay(line []byte) error {
 		}
 	}
 	for _, v := range r.Versions {
-		if v == nil || len(v.Before) > 2*mostEntries || len(v.Runs) == 0 || len(v.Runs) > 2*mostPast {
+		if v == nil || len(v.Before) > 2*mostEntries || len(v.Runs) > 2*mostPast {
 			return errors.New("no version")
 		}
 		for _, r := range v.Runs {
@@ -167,6 +167,9 @@ func (s *Store) replay(line []byte) error {
 		v.Before = kept
 		if v.Did != nil {
 			v.Did.Paths = v.Did.Paths[:min(len(v.Did.Paths), mostTouched)]
+		}
+		if n := len(s.versions); n > 0 && s.versions[n-1].Number == v.Number { // others brought more since
+			s.versions = s.versions[:n-1]
 		}
 		s.versions = append(s.versions, v)
 	}

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strings"
+	"sort"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/office"
 	"golang.org/x/sys/unix"
 )
 
@@ -95,9 +96,9 @@ func (s *Store) did(changes []change) *Did {
 			d.Paths = append(d.Paths, Touched{path, how})
 		}
 	}
-	byPath := func(a, b Touched) int { return strings.Compare(a.Path, b.Path) }
-	slices.SortFunc(d.Paths, byPath)
-	slices.SortFunc(hidden, byPath)
+	for _, list := range [][]Touched{d.Paths, hidden} {
+		sort.Slice(list, func(i, j int) bool { return list[i].Path < list[j].Path })
+	}
 	d.Paths = append(d.Paths, hidden...)
 	d.Paths = slices.Clone(d.Paths[:min(len(d.Paths), mostTouched)])
 	return d
@@ -112,6 +113,33 @@ func (s *Store) since(number int) map[string]*entry {
 		}
 	}
 	return was
+}
+
+// undoing is since without what others brought, and the paths of that where a run had changed them before.
+func (s *Store) undoing(number int) (was map[string]*entry, stay map[string]bool) {
+	was, stay = map[string]*entry{}, map[string]bool{}
+	brought := map[string]bool{}
+	for i := len(s.versions) - 1; i >= 0 && s.versions[i].Number >= number; i-- {
+		v := s.versions[i]
+		for _, c := range v.Before {
+			switch path := string(c.Path); {
+			case len(v.Runs) == 0:
+				brought[path] = true
+			case !brought[path]:
+				was[path] = c.Was
+			case isContent(c.Was) || isContent(s.now[path]):
+				stay[path] = true
+			}
+		}
+	}
+	for path := range brought {
+		for path = parentOf(path); path != ""; path = parentOf(path) {
+			if e := was[path]; e == nil || e.kind() != unix.S_IFDIR { // a folder stays for what was brought into it
+				delete(was, path)
+			}
+		}
+	}
+	return was, stay
 }
 
 // before is since for the beginning of a run that is over or goes on.
@@ -162,7 +190,7 @@ func (s *Store) List(run string) (files []File, err error) {
 			add(e)
 		}
 	})
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	sort.Slice(files, func(i, j int) bool { return files[i].Path < files[j].Path })
 	return files, err
 }
 
@@ -216,6 +244,30 @@ func (s *Store) content(e *entry) (*os.File, error) {
 	return file, err
 }
 
+// HasDocuments reports whether there were office documents behind the last run.
+func (s *Store) HasDocuments() bool { return s.documents.Load() > 0 }
+
+// Rewritten calls a function for the office documents that are not as behind the last run, as they were and are.
+func (s *Store) Rewritten(each func(path string, was, is *os.File)) {
+	s.do(func() {
+		for path, e := range s.now {
+			if e.kind() != unix.S_IFREG || !office.Is(path) {
+				continue
+			}
+			if same, err := s.openFile(e); err == nil {
+				_ = same.Close()
+			} else if was, err := s.copies.read(e.ID, e.Size); err == nil {
+				if fd, err := openBelow(s.dir, path, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
+					is := os.NewFile(uintptr(fd), path)
+					each(path, was, is)
+					_ = is.Close()
+				}
+				_ = was.Close()
+			}
+		}
+	})
+}
+
 // Of returns the versions of the file at the first of these paths that has any, the newest first.
 func (s *Store) Of(paths []string) (list []Version) {
 	s.do(func() {
@@ -227,7 +279,7 @@ func (s *Store) Of(paths []string) (list []Version) {
 					continue
 				}
 				was := v.Before[at].Was
-				if how := howOf(was, is); how != "" {
+				if how := howOf(was, is); how != "" && len(v.Runs) > 0 {
 					list = append(list, s.version(v, how, was))
 				}
 				is = was

@@ -24,9 +24,7 @@ func (a *area) was(run, path string) string {
 	}
 	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(file)
-	if err != nil || found != path {
-		a.t.Errorf("%q: %v", found, err)
-	}
+	should.Hold(a.t, err == nil && found == path, "%q: %v", found, err)
 	return string(text)
 }
 
@@ -50,9 +48,8 @@ func TestEarlierStatesAreSeen(t *testing.T) {
 	a.open(limit) // another process goes on
 	third := a.run(func() { _ = os.RemoveAll(a.path("d")); a.write("f", "five!") })
 	for run, want := range map[string][]string{first: nil, second: {"f", "stays"}, third: {"d/new", "f"}} {
-		if got := a.listed(run); !reflect.DeepEqual(got, want) {
-			t.Errorf("before %s there were %q", run, got)
-		}
+		got := a.listed(run)
+		should.Hold(t, reflect.DeepEqual(got, want), "before %s there were %q", run, got)
 	}
 	for what, want := range map[[2]string]string{
 		{first, "f"}: unix.ENOENT.Error(), {second, "f"}: "one", {second, "stays"}: "as it is", {second, "d/new"}: unix.ENOENT.Error(),
@@ -65,9 +62,8 @@ func TestEarlierStatesAreSeen(t *testing.T) {
 	for _, v := range a.store.Of([]string{"no such form", "f"}) {
 		versions = append(versions, fmt.Sprint(v.Before, v.How, v.File.Size, v.File.Why))
 	}
-	if want := []string{third + "changed5", second + "changed3", first + "added0"}; !reflect.DeepEqual(versions, want) {
-		t.Errorf("the versions are %q", versions)
-	}
+	want := []string{third + "changed5", second + "changed3", first + "added0"}
+	should.Hold(t, reflect.DeepEqual(versions, want), "the versions are %q", versions)
 	a.undo(second)
 	should.Equal(t, a.was("undo-"+second, "f"), "five!", "before going back it")
 }
@@ -98,12 +94,10 @@ func TestWhatRunsDidIsSummedUp(t *testing.T) {
 	last := all[len(all)-1]
 	paths := last.Paths
 	last.Paths = nil
-	if want := (Did{Runs: []string{run}, Added: 21, Changed: 1, Removed: 1}); !reflect.DeepEqual(last, want) {
-		t.Errorf("it did %+v", last)
-	}
-	if len(paths) != mostTouched || !reflect.DeepEqual(paths[:3], []Touched{{"f", Changed}, {"g", Removed}, {"l", Added}}) {
-		t.Errorf("it touched %v", paths)
-	}
+	want := (Did{Runs: []string{run}, Added: 21, Changed: 1, Removed: 1})
+	should.Hold(t, reflect.DeepEqual(last, want), "it did %+v", last)
+	should.Hold(t, len(paths) == mostTouched && reflect.DeepEqual(paths[:3], []Touched{{"f", Changed}, {"g", Removed}, {"l", Added}}),
+		"it touched %v", paths)
 }
 
 // A version that has no copy says why, and hides no other.
@@ -111,15 +105,13 @@ func TestAnEarlierContentThatIsNotKeptSaysWhy(t *testing.T) {
 	a := newArea(t, 1<<20)
 	a.run(func() { a.write("large", strings.Repeat("x", 2<<20)); a.write("small", "one") })
 	run := a.run(func() { a.write("large", "gone"); a.write("small", "two") })
-	if got := a.listed(run); !reflect.DeepEqual(got, []string{"large!", "small"}) {
-		t.Errorf("listed %q", got)
-	}
+	got := a.listed(run)
+	should.Hold(t, reflect.DeepEqual(got, []string{"large!", "small"}), "listed %q", got)
 	should.Equal(t, a.was(run, "small"), "one")
 	_, _, err := a.store.Read(run, []string{"large"})
-	if lost := new(NotKeptError); !errors.As(err, &lost) || lost.Why != whyLarge {
-		t.Errorf("got %v", err)
-	}
-	if err := os.RemoveAll(a.path(stateFolder + "/" + folder)); err != nil { // code removes the copies
+	lost := new(NotKeptError)
+	should.Hold(t, errors.As(err, &lost) && lost.Why == whyLarge, "got %v", err)
+	if err := os.RemoveAll(a.kept(folder)); err != nil { // code removes the copies
 		t.Fatal(err)
 	}
 	should.Equal(t, a.was(run, "small"), "its copy is gone")

@@ -7,7 +7,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
+)
+
+const (
+	stateFolder = filewire.StateFolder
+	folder      = filewire.VersionsFolder
+	uploads     = ".uploads" // the folder of the work directory in which files get ready
+	ready       = "restore"  // the one in it for those of a restore
+	maxDepth    = 200
 )
 
 // openBelow opens a path below the work directory, through no link and into no mount.
@@ -40,17 +49,14 @@ func openBelow(work int, path string, flags int) (int, error) {
 	return folder, nil
 }
 
-// openPlace opens what is at a path as no more than a place: nothing waits or takes effect.
-func (s *Store) openPlace(path string) (int, error) { return openBelow(s.dir, path, unix.O_PATH) }
-
 // openParent opens the folder that a path is in, and returns the last name.
-func (s *Store) openParent(path string) (int, string, error) {
+func openParent(work int, path string) (int, string, error) {
 	at := strings.LastIndexByte(path, '/')
 	if at < 0 {
-		fd, err := unix.FcntlInt(uintptr(s.dir), unix.F_DUPFD_CLOEXEC, 10)
+		fd, err := unix.FcntlInt(uintptr(work), unix.F_DUPFD_CLOEXEC, 10)
 		return fd, path, err
 	}
-	fd, err := openBelow(s.dir, path[:at], unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := openBelow(work, path[:at], unix.O_PATH|unix.O_DIRECTORY)
 	return fd, path[at+1:], err
 }
 
@@ -73,33 +79,6 @@ func timesOf(mtime int64) []unix.Timespec {
 	return []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(mtime)}
 }
 
-// withRights calls f, and once more with the rights to the folders above a path if it lacked them.
-func (s *Store) withRights(path string, f func() error) error {
-	err := f()
-	if !errors.Is(err, unix.EACCES) {
-		return err
-	}
-	var locked look
-	locked.s = s
-	for at, c := range path {
-		if e := s.now[path[:at]]; c == '/' && e != nil && e.Mode&0o700 != 0o700 && s.setMode(e.path, e.Mode|0o700) == nil {
-			locked.locked = append(locked.locked, e)
-		}
-	}
-	err = f()
-	locked.lockAgain()
-	return err
-}
-
-func (s *Store) setMode(path string, mode uint32) error {
-	fd, err := s.openPlace(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	return chmod(fd, mode)
-}
-
 // isPath reports whether a path may be one of the session's files.
 func isPath(path string) bool {
 	if len(path) > maxDepth*256 || strings.IndexByte(path, 0) >= 0 || isOurs(path) {
@@ -111,4 +90,10 @@ func isPath(path string) bool {
 		}
 	}
 	return true
+}
+
+// isOurs reports whether a path is of the server, and no file of the session.
+func isOurs(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return first == stateFolder || first == uploads || first == ".runs"
 }

@@ -3,23 +3,24 @@
 package versions
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"maps"
+	"os"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
+	"golang.org/x/sys/unix"
 )
 
 // Why files cannot go back.
 var (
 	ErrBusy    = errors.New("a run goes on")
 	ErrUnknown = errors.New("the files from before this run are not kept")
-	ErrFolder  = errors.New("the folder " + stateFolder + "/" + folder + " cannot be used")
 	ErrUnseen  = errors.New("there are too many files, or folders that cannot be read")
 )
 
@@ -43,9 +44,11 @@ type Plan struct {
 	s     *Store
 	id    string // of the restore, which can be undone by that
 	wants map[string]*entry
+	open  []uint64 // inodes that somebody has open or mapped
 	ops   []op
 	puts  map[string]put
 	left  map[string]string // paths that stay, and why
+	stay  map[string]bool   // what others brought behind a run that is undone
 }
 
 // put is a file at its place, and the copy that has its content.
@@ -61,7 +64,11 @@ type op struct {
 	From  int    `json:"f,omitempty"`
 	Mode  uint32 `json:"m,omitempty"` // with the kind
 	Mtime int64  `json:"t,omitempty"`
+	Inode uint64 `json:"n,omitempty"` // of what is written
 }
+
+// isContent reports whether the step puts content at its place.
+func (o op) isContent() bool { return o.Do == opPut || o.Do == opWrite }
 
 // The steps, in their order.
 const (
@@ -69,6 +76,7 @@ const (
 	opRemove = "remove"
 	opFolder = "folder" // make one
 	opPut    = "put"    // rename a file into its place
+	opWrite  = "write"  // or write what it has into the file there, which somebody has open
 	opSet    = "set"    // set rights and time
 )
 
@@ -78,15 +86,15 @@ const (
 	journalName = "journal"
 )
 
-// Prepare makes ready to go back to the files from before a run. Free is how many bytes the work directory may take besides. No
-// run may begin until the plan has ended. The restore gets an id, and can be undone as a run. The errors are ErrBusy, ErrUnknown,
+// Prepare makes ready to go back to the files from before a run. Free is how many bytes the work directory may take besides. Files whose
+// inodes are in open are written, others replaced. No run may begin until the plan has ended. The restore gets an id, and can be undone as a run. The errors are ErrBusy, ErrUnknown,
 // ErrFolder, ErrUnseen, FullError, and those of the file system.
-func (s *Store) Prepare(id, run string, free int64) (p *Plan, err error) {
-	s.do(func() { p, err = s.prepare(id, run, free) })
+func (s *Store) Prepare(id, run string, free int64, open ...uint64) (p *Plan, err error) {
+	s.do(func() { p, err = s.prepare(id, run, free, open) })
 	return p, err
 }
 
-func (s *Store) prepare(id, run string, free int64) (*Plan, error) {
+func (s *Store) prepare(id, run string, free int64, open []uint64) (*Plan, error) {
 	s.mu.Lock()
 	busy := s.running > 0
 	s.stop = false
@@ -104,7 +112,8 @@ func (s *Store) prepare(id, run string, free int64) (*Plan, error) {
 	if !ok {
 		return nil, ErrUnknown
 	}
-	p := &Plan{s: s, id: id, wants: s.since(to.Next), puts: map[string]put{}, left: map[string]string{}}
+	p := &Plan{s: s, id: id, open: open, puts: map[string]put{}, left: map[string]string{}}
+	p.wants, p.stay = s.undoing(to.Next)
 	for path := range p.wants { // what goes can be brought back
 		s.keepNow(s.now[path])
 	}
@@ -126,7 +135,7 @@ func (s *Store) prepare(id, run string, free int64) (*Plan, error) {
 
 // order finds the steps.
 func (p *Plan) order() {
-	steps := map[string][]op{}
+	steps, written := map[string][]op{}, map[uint64]*entry{}
 	add := func(do, path string, e *entry) {
 		steps[do] = append(steps[do], op{Do: do, Path: []byte(path), Mode: e.Mode, Mtime: e.Mtime})
 	}
@@ -159,14 +168,22 @@ func (p *Plan) order() {
 		case is != nil && is.kind() == was.kind() && is.ID == was.ID && string(is.Target) == string(was.Target):
 			add(opSet, path, was)
 			p.puts[path] = put{is.Inode, is.ID}
+		case is == nil || is.kind() != was.kind() || !slices.Contains(p.open, is.Inode):
+			add(opPut, path, was)
+		case written[is.Inode] == nil:
+			written[is.Inode] = was
+			add(opWrite, path, was)
+			steps[opWrite][len(steps[opWrite])-1].Inode = is.Inode
+		case written[is.Inode].Inode == was.Inode: // it is another name of that file
+			p.puts[path] = put{is.Inode, was.ID}
 		default:
 			add(opPut, path, was)
 		}
 	}
 	p.keepFolders(touched, add)
-	for _, do := range []string{opUnlock, opRemove, opFolder, opPut, opSet} {
+	for _, do := range []string{opUnlock, opRemove, opFolder, opPut, opWrite, opSet} {
 		list := steps[do]
-		slices.SortFunc(list, func(a, b op) int { return strings.Compare(string(a.Path), string(b.Path)) })
+		sort.Slice(list, func(i, j int) bool { return string(list[i].Path) < string(list[j].Path) })
 		if do == opRemove || do == opSet { // what is in a folder comes before it
 			slices.Reverse(list)
 		}
@@ -231,10 +248,10 @@ func (p *Plan) checkRoom(free int64) error {
 	var need, goes int64
 	for _, o := range p.ops {
 		is, was := p.s.now[string(o.Path)], p.wants[string(o.Path)]
-		if o.Do == opPut {
+		if o.isContent() {
 			need += p.s.copies.sizes[was.ID]
 		}
-		if is != nil && (o.Do == opPut || o.Do == opRemove) {
+		if is != nil && (o.isContent() || o.Do == opRemove) {
 			goes += is.data
 		}
 	}
@@ -246,12 +263,17 @@ func (p *Plan) checkRoom(free int64) error {
 
 // fill makes the files that are to be renamed into place.
 func (p *Plan) fill() error {
+	folder, err := p.s.copies.ready(true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(folder) }()
 	var ops []op
 	for i, o := range p.ops {
-		if o.Do == opPut {
+		if o.isContent() {
 			o.From = i + 1
 			path := string(o.Path)
-			inode, err := p.s.copies.materialise(nameOf(o.From), p.wants[path])
+			inode, err := p.s.copies.materialise(folder, nameOf(o.From), p.wants[path])
 			switch {
 			case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 				return &FullError{p.s.copies.sizes[p.wants[path].ID], 0}
@@ -259,7 +281,7 @@ func (p *Plan) fill() error {
 				p.left[path] = "its copy cannot be read: " + err.Error()
 				continue
 			}
-			p.puts[path] = put{inode, p.wants[path].ID}
+			p.puts[path] = put{cmp.Or(o.Inode, inode), p.wants[path].ID}
 		}
 		ops = append(ops, o)
 	}
@@ -270,13 +292,13 @@ func (p *Plan) fill() error {
 // nameOf is the name of a file that is about to be restored.
 func nameOf(from int) string { return "r" + strconv.Itoa(from) }
 
-// materialise makes a file or a link in the folder of the versions.
-func (c *copies) materialise(name string, e *entry) (inode uint64, err error) {
+// materialise makes a file or a link in a folder.
+func (c *copies) materialise(folder int, name string, e *entry) (inode uint64, err error) {
 	var s unix.Stat_t
 	if e.kind() == unix.S_IFLNK {
-		_ = unix.Unlinkat(c.folder, name, 0)
-		err = errors.Join(unix.Symlinkat(string(e.Target), c.folder, name),
-			unix.UtimesNanoAt(c.folder, name, timesOf(e.Mtime), unix.AT_SYMLINK_NOFOLLOW), unix.Fstatat(c.folder, name, &s, unix.AT_SYMLINK_NOFOLLOW))
+		_ = unix.Unlinkat(folder, name, 0)
+		err = errors.Join(unix.Symlinkat(string(e.Target), folder, name),
+			unix.UtimesNanoAt(folder, name, timesOf(e.Mtime), unix.AT_SYMLINK_NOFOLLOW), unix.Fstatat(folder, name, &s, unix.AT_SYMLINK_NOFOLLOW))
 		return s.Ino, err
 	}
 	from, err := c.read(e.ID, e.Size)
@@ -284,7 +306,7 @@ func (c *copies) materialise(name string, e *entry) (inode uint64, err error) {
 		return 0, err
 	}
 	defer func() { _ = from.Close() }()
-	to, err := c.create(name)
+	to, err := create(folder, name)
 	if err != nil {
 		return 0, err
 	}
@@ -310,17 +332,24 @@ func (c *copies) writeJournal(j journal) error {
 	return c.writeFile(plannedName, append(text, '\n'), unix.O_TRUNC)
 }
 
-// clean removes what a restore leaves in the folder of the versions.
+// clean removes what a restore leaves.
 func (c *copies) clean() {
 	_ = unix.Unlinkat(c.folder, plannedName, 0)
 	_ = unix.Unlinkat(c.folder, journalName, 0)
+	folder, err := c.ready(false)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(folder) }()
 	walk := tree.Walk{Visit: func(d *tree.Dir, raw []byte, _ byte) bool {
-		if name := string(raw); numberOf(name, "r") > 0 {
-			_ = unix.Unlinkat(d.FD, name, 0)
-		}
+		_ = unix.Unlinkat(d.FD, string(raw), 0)
 		return false
 	}}
-	_, _ = walk.Run(c.folder)
+	_, _ = walk.Run(folder)
+	if above, name, err := openParent(c.work, uploads+"/"+ready); err == nil {
+		_ = unix.Unlinkat(above, name, unix.AT_REMOVEDIR)
+		_ = unix.Close(above)
+	}
 }
 
 // Drop gives the plan up.
@@ -361,6 +390,19 @@ func (p *Plan) apply() Outcome {
 	return p.judge()
 }
 
+// Parted returns the files at whose places others are now than the open ones, which are known by inode.
+func (p *Plan) Parted(open map[uint64]string) (paths []string) {
+	p.s.do(func() {
+		for inode, path := range open {
+			if _, wanted := p.wants[path]; wanted && p.s.now[path] != nil && p.s.now[path].Inode != inode {
+				paths = append(paths, path)
+			}
+		}
+	})
+	slices.Sort(paths)
+	return paths
+}
+
 // judge compares the files with those that were wanted.
 func (p *Plan) judge() Outcome {
 	o := Outcome{}
@@ -369,7 +411,7 @@ func (p *Plan) judge() Outcome {
 		case op.Mode&unix.S_IFMT == unix.S_IFDIR, op.Do == opUnlock:
 		case op.Do == opRemove && is == nil:
 			o.Removed++
-		case (op.Do == opPut || op.Do == opSet) && is != nil && is.isLike(p.wants[string(op.Path)]):
+		case (op.isContent() || op.Do == opSet) && is != nil && is.isLike(p.wants[string(op.Path)]):
 			o.Restored++
 		}
 	}
@@ -388,6 +430,9 @@ func (p *Plan) judge() Outcome {
 			why = "it is changed by something that goes on, or could not be replaced"
 		}
 		o.NotRestored = append(o.NotRestored, Named{path, why})
+	}
+	for path := range p.stay {
+		o.NotRestored = append(o.NotRestored, Named{path, whyBrought})
 	}
 	o.NotRestored, o.NotRestoredTotal = firstOf(o.NotRestored)
 	return o
@@ -422,7 +467,7 @@ func (s *Store) perform(ops []op) bool {
 }
 
 func (s *Store) step(o op) {
-	parent, name, err := s.openParent(string(o.Path))
+	parent, name, err := openParent(s.dir, string(o.Path))
 	if err != nil {
 		return
 	}
@@ -440,7 +485,17 @@ func (s *Store) step(o op) {
 	case opFolder:
 		_ = unix.Mkdirat(parent, name, 0o700)
 	case opPut:
-		_ = unix.Renameat(s.copies.folder, nameOf(o.From), parent, name)
+		if folder, err := s.copies.ready(false); err == nil {
+			_ = unix.Renameat(folder, nameOf(o.From), parent, name)
+			_ = unix.Close(folder)
+		}
+	case opWrite:
+		if folder, err := s.copies.ready(false); err == nil {
+			if s.overwrite(folder, parent, name, o) != nil {
+				_ = unix.Renameat(folder, nameOf(o.From), parent, name)
+			}
+			_ = unix.Close(folder)
+		}
 	case opSet:
 		var now unix.Stat_t
 		if unix.Fstatat(parent, name, &now, unix.AT_SYMLINK_NOFOLLOW) != nil || now.Mode&unix.S_IFMT != o.Mode&unix.S_IFMT {
@@ -451,4 +506,29 @@ func (s *Store) step(o op) {
 			_ = s.setMode(string(o.Path), o.Mode)
 		}
 	}
+}
+
+// overwrite puts the content of a file that is ready into one that is there.
+func (s *Store) overwrite(folder, parent int, name string, o op) error {
+	from, err := openRegular(folder, nameOf(o.From), -1)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	_ = s.setMode(string(o.Path), o.Mode|0o200)
+	fd, err := unix.Openat(parent, name, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	to := os.NewFile(uintptr(fd), "")
+	defer func() { _ = to.Close() }()
+	var is, ready unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &is), unix.Fstat(int(from.Fd()), &ready)); err != nil || is.Ino != o.Inode {
+		return errors.Join(err, unix.ESTALE)
+	}
+	err = errors.Join(to.Truncate(0), transfer(to, from, ready.Size, unhurried), unix.Fchmod(fd, o.Mode&0o7777), setTime(fd, o.Mtime))
+	if err == nil {
+		_ = unix.Unlinkat(folder, nameOf(o.From), 0)
+	}
+	return err
 }

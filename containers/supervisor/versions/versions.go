@@ -3,39 +3,35 @@
 // Package versions keeps earlier states of the files in a session's work directory, and goes back to them. Behind each run a
 // [Store] looks at what has changed and copies it aside, so that there is a copy of every file before the next run changes it.
 //
-// The copies are in the work directory, in the folder .state/versions. The session's code runs as the same user
-// and may change them, and every path, at any moment: it reaches its own files by that and nothing else. No link is followed,
-// nothing but regular files is opened, no mount is entered.
+// The copies are in the folder versions of the session's state, which is best out of the work directory, where programs would find
+// them. The session's code runs as the same user and may change them, and every path, at any moment: it reaches its own files by that
+// and nothing else. No link is followed, nothing but regular files is opened, no mount is entered.
 //
 // Call [Open] once, then [Store.Begin] and [Store.End] around each run, and [Store.Prepare] and [Plan.Apply] to go back.
 // [Store.List], [Store.Read] and [Store.Of] show earlier states.
 package versions
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
+	"golang.org/x/sys/unix"
 )
 
 const (
-	stateFolder = filewire.StateFolder
-	folder      = "versions" // the one in it with the versions
-
-	mostRuns      = 5        // that can be undone
-	mostPast      = 12       // of these and of restores
-	mostID        = 64       // bytes of a run's id
-	mostEntries   = 50_000   // of a work directory whose states are kept
-	mostPathBytes = 16 << 20 // of all their paths
-	mostFiles     = 10_000   // that are copied behind one run
-	mostNamed     = 20       // paths in a report
-	walkWait      = 3 * time.Millisecond
+	mostRuns    = 100    // that changed files and can be undone
+	mostPast    = 400    // versions of these, of restores, and of runs that changed nothing
+	mostChanges = 30_000 // in all versions but the last
+	mostDid     = 12     // versions in a report
+	mostID      = 64     // bytes of a run's id
+	mostFiles   = 10_000 // that are copied behind one run
+	mostNamed   = 20     // paths in a report
 )
 
 // Named is a path, and why its content is not kept or was not restored.
@@ -53,9 +49,8 @@ type Info struct {
 }
 
 // A Store keeps the versions of one work directory. Its methods may be called by several goroutines at once; only Prepare and
-// Apply wait for files, and Begin for a few milliseconds.
+// Apply wait for files.
 type Store struct {
-	dir     int // the work directory
 	limit   int64
 	changed func(Info)
 	clock   artifacts.Clock
@@ -64,7 +59,8 @@ type Store struct {
 	more    sync.Cond
 	queue   []func()
 	walks   int           // looks at the files that were asked for and are not done
-	walked  chan struct{} // closed when there are none
+	settled chan struct{} // closed when there are none, and nothing is left to be copied
+	open    bool          // which it is not yet
 	stop    bool          // the present look is given up, because a run has begun
 	running int
 	mark    int64 // when the first run began since the last look, by the clock that stamps files; 0: none did
@@ -76,19 +72,17 @@ type Store struct {
 	free    int64               // bytes that the work directory may still take
 
 	// The rest belongs to the worker.
-	now      map[string]*entry // the files behind the last run
-	round    int               // of looking
-	passed   int64             // what the clock has shown last
-	versions []*version        // the oldest first
-	pending  []past            // runs that ended without a look
-	unseen   bool              // the last look was given up
-	over     bool              // nothing is kept any more
-	todo     []*entry          // files to be copied
+	files
+	passed   int64      // what the clock has shown last
+	versions []*version // the oldest first
+	pending  []past     // runs that ended without a look
+	unseen   bool       // the last look was given up
+	over     bool       // nothing is kept any more
+	todo     []*entry   // files to be copied
 	copies   copies
-	dirty    map[string]bool // paths whose entries the log does not have
-	logged   int             // versions that it has
-	logSize  int64           // 0: it is to be written anew
-	slack    int64           // a longer log is written anew
+	logged   int   // versions that the log has
+	logSize  int64 // 0: it is to be written anew
+	slack    int64 // a longer log is written anew
 }
 
 // beginning is where a run began.
@@ -106,7 +100,7 @@ type past struct {
 	Back bool `json:"back,omitempty"`
 }
 
-// version is what changed between two looks.
+// version is what changed between two looks. Without runs it is what others brought, which going back leaves.
 type version struct {
 	Number int      `json:"number"`
 	Runs   []past   `json:"runs"`
@@ -114,26 +108,19 @@ type version struct {
 	Did    *Did     `json:"did,omitempty"`
 }
 
-// change is what was at a path; nothing if Was is nil.
-type change struct {
-	Path []byte `json:"p"`
-	Was  *entry `json:"e,omitempty"`
-}
-
-// Open returns the store of the work directory dir, a descriptor that stays the caller's and open. It goes on with a restore that
-// was cut short, and looks at the files. Limit is how many bytes the copies may take together. Changed is called by another
+// Open returns the store of the work directory dir, a descriptor that stays the caller's and open, in the folder at the path state. It
+// goes on with a restore that was cut short, and looks at the files. Limit is how many bytes the copies may take together. Changed is called by another
 // goroutine when the description of the store has changed.
-func Open(dir int, limit int64, changed func(Info)) *Store {
+func Open(dir int, state string, limit int64, changed func(Info)) *Store {
 	s := &Store{
-		dir: dir, limit: limit, changed: changed, clock: artifacts.NewClock(dir), begun: map[string]beginning{},
-		now: map[string]*entry{}, dirty: map[string]bool{}, free: limit, copies: copies{folder: -1},
+		limit: limit, changed: changed, clock: artifacts.NewClock(dir), begun: map[string]beginning{},
+		files: files{dir: dir, now: map[string]*entry{}, dirty: map[string]bool{}}, free: limit, copies: copies{work: dir, state: state, folder: -1},
 	}
 	s.more.L = &s.mu
-	s.copies.work = dir
 	s.look(func() { s.load(); s.seen() })
 	go s.work()
-	if unix.Faccessat(dir, stateFolder+"/"+folder+"/"+journalName, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
-		<-s.walked // a restore goes on to its end before anything else changes
+	if unix.Faccessat(unix.AT_FDCWD, state+"/"+folder+"/"+journalName, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		<-s.Settled() // a restore goes on to its end before anything else changes
 	}
 	return s
 }
@@ -142,8 +129,8 @@ func Open(dir int, limit int64, changed func(Info)) *Store {
 func (s *Store) look(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.walks == 0 {
-		s.walked = make(chan struct{})
+	if !s.open {
+		s.settled, s.open = make(chan struct{}), true
 	}
 	s.walks++
 	s.stop = false
@@ -180,11 +167,29 @@ func (s *Store) work() {
 		case f != nil:
 			f()
 		default:
-			aside(s.keepTodo)
+			s.keepTodo()
 		}
 		if len(s.todo) == 0 {
+			s.settle()
 			s.finish()
 		}
+	}
+}
+
+// Settled returns a channel that is closed when the files behind the last run are known and copied, as far as they can be: what a run
+// does that begins then can be undone.
+func (s *Store) Settled() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settled
+}
+
+func (s *Store) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open && s.walks == 0 {
+		close(s.settled)
+		s.open = false
 	}
 }
 
@@ -195,19 +200,11 @@ func (s *Store) isWanted() bool {
 	return len(s.queue) > 0 || s.drop
 }
 
-// Begin says that a run begins. It waits for a look at the files, a few milliseconds.
+// Begin says that a run begins. A look at the files that is not done by then is given up.
 func (s *Store) Begin(run string) {
 	mark, _ := s.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if walked := s.walked; s.walks > 0 {
-		s.mu.Unlock()
-		select {
-		case <-walked:
-		case <-time.After(walkWait):
-		}
-		s.mu.Lock()
-	}
 	s.stop = s.walks > 0
 	s.begun[run] = beginning{s.next, s.walks == 0 && !s.blind && s.running == 0}
 	s.running++
@@ -233,8 +230,23 @@ func (s *Store) End(run string, free int64) {
 	s.look(func() { s.capture(number, past{Run: run, Next: b.next, Exact: b.exact}) })
 }
 
+// EndOther says that something else than a run is over that began as one does, such as a program of a client. What it changed counts as
+// noted, or as changed by a run that still goes on.
+func (s *Store) EndOther(id string) {
+	s.mu.Lock()
+	_, known := s.begun[id]
+	delete(s.begun, id)
+	if known {
+		s.running--
+	}
+	s.mu.Unlock()
+	if known {
+		s.Note()
+	}
+}
+
 // Note says that somebody else than a run, such as an upload, has changed the files at these paths. Going back before an earlier
-// run leaves them, unless that or a later run changes them too. No path means: perhaps all.
+// run leaves them. No path means: perhaps all.
 func (s *Store) Note(paths ...string) {
 	s.mu.Lock()
 	idle := s.running == 0
@@ -243,7 +255,14 @@ func (s *Store) Note(paths ...string) {
 	case len(paths) > 0:
 		s.look(func() { s.note(paths) })
 	case idle:
-		s.look(func() { s.rebase(); s.seen() })
+		s.look(func() {
+			changes, complete := s.changes()
+			if complete && len(s.pending) == 0 {
+				s.bring(changes)
+			}
+			s.follow(changes, complete)
+			s.seen()
+		})
 	}
 }
 
@@ -262,9 +281,51 @@ func (s *Store) seen() {
 	defer s.mu.Unlock()
 	s.walks--
 	s.blind = s.unseen
-	if s.walks == 0 {
-		close(s.walked)
+}
+
+// changes looks at all files, and returns what was at the paths where something else is now. Complete is false, and nothing is
+// changed, if a run began or not everything was seen.
+func (s *Store) changes() (before []change, complete bool) {
+	s.mu.Lock()
+	s.mark = 0
+	s.mu.Unlock()
+	s.round++
+	l := look{f: &s.files}
+	walk := tree.Walk{Visit: l.visit, Unlock: true, MaxDepth: maxDepth, MaxEntries: mostEntries, Pause: func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.stop
+	}}
+	complete, err := walk.Run(s.dir)
+	l.lockAgain()
+	s.unseen = err != nil || !complete || l.bytes > mostPathBytes
+	if s.unseen {
+		return nil, false
 	}
+	for _, e := range l.found {
+		before = append(before, s.set(e.path, e))
+	}
+	for path, e := range s.now {
+		if e.round != s.round {
+			before = append(before, s.set(path, nil))
+		}
+	}
+	return before, true
+}
+
+// note takes the files at paths as they are, with the folders that they are in.
+func (s *Store) note(paths []string) {
+	var brought []change
+	for _, path := range paths {
+		for at := 0; at <= len(path); at++ {
+			if at == len(path) || path[at] == '/' {
+				brought = append(brought, s.notePath(path[:at], at == len(path))...)
+			}
+		}
+	}
+	s.bring(brought)
+	s.seen()
+	s.followUp(true)
 }
 
 // capture looks at the files behind a run.
@@ -303,11 +364,34 @@ func (s *Store) GiveUp() {
 
 // addVersion ends the pending runs.
 func (s *Store) addVersion(number int, changes []change) {
-	if n := len(s.versions); n > 0 {
-		number = max(number, s.versions[n-1].Number+1)
-	}
-	s.versions = append(s.versions, &version{number, s.pending, changes, s.did(changes)})
+	s.push(&version{number, s.pending, changes, s.did(changes)})
 	s.pending = nil
+}
+
+func (s *Store) push(v *version) {
+	if n := len(s.versions); n > 0 {
+		v.Number = max(v.Number, s.versions[n-1].Number+1)
+	}
+	s.versions = append(s.versions, v)
+}
+
+// bring makes a version of what others have brought.
+func (s *Store) bring(changes []change) {
+	last := len(s.versions) - 1
+	switch {
+	case last < 0 || len(changes) == 0:
+		return
+	case len(s.versions[last].Runs) > 0:
+		s.push(&version{Number: s.number()})
+		last++
+	}
+	v := s.versions[last]
+	for _, c := range changes {
+		if !slices.ContainsFunc(v.Before, func(o change) bool { return bytes.Equal(o.Path, c.Path) }) {
+			v.Before = append(v.Before, c)
+		}
+	}
+	s.logged = min(s.logged, last) // the log gets it again
 }
 
 // rebase takes the files as they are. It reports whether it has seen them all.
@@ -332,16 +416,15 @@ func (s *Store) number() int {
 	return s.next - 1
 }
 
-// prune drops versions beyond those of the last runs. Restores between these do not count.
+// prune drops the oldest versions that are too many.
 func (s *Store) prune() {
-	runs := 0
+	runs, changes := 0, 0
 	for i, v := range slices.Backward(s.versions) {
-		for _, p := range v.Runs {
-			if !p.Back {
-				runs++
-			}
+		changes += len(v.Before)
+		if len(v.Before) > 0 && len(v.Runs) > 0 && !v.Runs[0].Back {
+			runs++
 		}
-		if i < len(s.versions)-1 && runs > mostRuns || len(s.versions)-i > mostPast { // the last may be of more runs
+		if i < len(s.versions)-1 && (runs > mostRuns || changes > mostChanges) || len(s.versions)-i > mostPast {
 			s.versions = s.versions[i+1:]
 			s.logged = max(0, s.logged-i-1)
 			break
@@ -428,6 +511,7 @@ func (s *Store) tell() {
 			info.Did = append(info.Did, did)
 		}
 	}
+	info.Did = info.Did[max(0, len(info.Did)-mostDid):]
 	for _, e := range s.now {
 		if e.isUnkept() && e.Why != "" {
 			info.NotKept = append(info.NotKept, Named{e.path, e.Why})
@@ -439,14 +523,14 @@ func (s *Store) tell() {
 
 // firstOf bounds a list.
 func firstOf(list []Named) ([]Named, int) {
-	slices.SortFunc(list, func(a, b Named) int { return strings.Compare(a.Path, b.Path) })
+	sort.Slice(list, func(i, j int) bool { return list[i].Path < list[j].Path }) // package slices would be in the program once for each type
 	return list[:min(len(list), mostNamed)], len(list)
 }
 
 // plan orders the files that are to be copied: those that a person sees first, and the small ones before the large.
 func (s *Store) plan() {
 	s.todo = nil
-	if isNew, err := s.copies.open(s.dir); isNew || err != nil {
+	if isNew, err := s.copies.open(); isNew || err != nil {
 		s.verify()
 	}
 	for _, e := range s.now {
@@ -456,14 +540,12 @@ func (s *Store) plan() {
 			s.todo = append(s.todo, e)
 		}
 	}
-	slices.SortFunc(s.todo, func(a, b *entry) int {
+	sort.Slice(s.todo, func(i, j int) bool {
+		a, b := s.todo[i], s.todo[j]
 		if a.hidden != b.hidden {
-			if a.hidden {
-				return 1
-			}
-			return -1
+			return b.hidden
 		}
-		return cmp.Or(cmp.Compare(a.Size, b.Size), strings.Compare(a.path, b.path))
+		return cmp.Or(cmp.Compare(a.Size, b.Size), strings.Compare(a.path, b.path)) < 0
 	})
 	for len(s.todo) > mostFiles {
 		last := len(s.todo) - 1

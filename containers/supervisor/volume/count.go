@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,9 +35,20 @@ const blockBytes = 512 // the unit of st_blocks
 
 // counter adds files up, hard links once.
 type counter struct {
-	device uint64
-	linked map[uint64]bool
-	level  Level
+	devices map[uint64]bool
+	linked  map[uint64]bool
+	level   Level
+}
+
+func newCounter(dirs []int) *counter {
+	c := &counter{devices: map[uint64]bool{}, linked: map[uint64]bool{}}
+	for _, dir := range dirs {
+		var root unix.Stat_t
+		if dir >= 0 && unix.Fstat(dir, &root) == nil {
+			c.devices[root.Dev] = true
+		}
+	}
+	return c
 }
 
 func (c *counter) add(s *unix.Stat_t) {
@@ -51,14 +63,22 @@ func (c *counter) add(s *unix.Stat_t) {
 	c.level.Bytes += max(s.Size, onDisk)
 }
 
-// Count counts everything below an open folder, and deleted files that processes hold open below it. It unlocks
-// folders locked by their owner. Pause is called now and then and returns whether to go on; it may be nil.
-func Count(dir int, pids []int, unlock bool, pause func() bool) Level {
-	var root unix.Stat_t
-	if unix.Fstat(dir, &root) != nil {
-		return Level{}
+// Count counts everything below open folders, of which a negative one is none, and deleted files that processes hold open below them.
+// It unlocks folders locked by their owner. Pause is called now and then and returns whether to go on; it may be nil.
+func Count(dirs, pids []int, unlock bool, pause func() bool) Level {
+	c := newCounter(dirs)
+	c.level.Complete = len(c.devices) > 0
+	for _, dir := range dirs {
+		if dir >= 0 && !c.count(dir, unlock, pause) {
+			c.level.Complete = false
+		}
 	}
-	c := &counter{device: root.Dev, linked: map[uint64]bool{}}
+	c.addUnnamed(dirs, pids, pause)
+	return c.level
+}
+
+// count adds everything below an open folder, and reports whether it saw all.
+func (c *counter) count(dir int, unlock bool, pause func() bool) bool {
 	walk := tree.Walk{Unlock: unlock, MaxDepth: maxDepth, Pause: pause}
 	missed := false
 	walk.Visit = func(d *tree.Dir, name []byte, kind byte) bool {
@@ -72,21 +92,25 @@ func Count(dir int, pids []int, unlock bool, pause func() bool) Level {
 		return kind == tree.Folder
 	}
 	complete, err := walk.Run(dir)
-	c.level.Complete = complete && err == nil && !missed
-	c.addUnnamed(dir, pids, pause)
-	return c.level
+	return complete && err == nil && !missed
 }
 
 const maxDepth = 1000
 
 // addUnnamed adds deleted files that only a process keeps, open or mapped. Pause may be nil.
-func (c *counter) addUnnamed(dir int, pids []int, pause func() bool) {
-	below, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir))
-	if err != nil {
-		c.level.Complete = false
-		return
+func (c *counter) addUnnamed(dirs, pids []int, pause func() bool) {
+	u := unnamed{counter: c, seen: map[uint64]bool{}, mapped: map[uint64]int64{}}
+	for _, dir := range dirs {
+		if dir < 0 {
+			continue
+		}
+		below, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir))
+		if err != nil {
+			c.level.Complete = false
+			return
+		}
+		u.below = append(u.below, below+"/")
 	}
-	u := unnamed{counter: c, below: below + "/", seen: map[uint64]bool{}, mapped: map[uint64]int64{}}
 	for _, pid := range pids {
 		if pause != nil && !pause() {
 			c.level.Complete = false
@@ -102,20 +126,51 @@ func (c *counter) addUnnamed(dir int, pids []int, pause func() bool) {
 	}
 }
 
-// Holds reports whether a process keeps deleted files below an open folder, or may, because it hides them.
-func Holds(dir, pid int) bool {
-	var root unix.Stat_t
-	if unix.Fstat(dir, &root) != nil {
-		return false
-	}
-	c := &counter{device: root.Dev, linked: map[uint64]bool{}}
-	c.addUnnamed(dir, []int{pid}, nil)
+// Holds reports whether a process keeps deleted files below open folders, or may, because it hides them.
+func Holds(dirs []int, pid int) bool {
+	c := newCounter(dirs)
+	c.addUnnamed(dirs, []int{pid}, nil)
 	return c.level.Bytes > 0 || c.level.Hider != 0
+}
+
+// Opened returns the files below an open folder that processes have open or mapped, by inode, with a path where one had or has it. What a
+// process hides is not among them.
+func Opened(dir int, pids []int) map[uint64]string {
+	opened := map[uint64]string{}
+	below, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir))
+	if err != nil {
+		return opened
+	}
+	for _, pid := range pids {
+		folder := shown(pid)
+		names, _ := readNames(folder + "/fd")
+		for _, name := range names {
+			var s unix.Stat_t
+			path, err := os.Readlink(folder + "/fd/" + name)
+			path, is := strings.CutPrefix(path, below+"/")
+			if err == nil && is && unix.Stat(folder+"/fd/"+name, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFREG {
+				opened[s.Ino] = strings.TrimSuffix(path, deleted)
+			}
+		}
+		maps, err := os.Open(folder + "/maps")
+		if err != nil {
+			continue
+		}
+		_ = eachMapping(maps, func(line string) {
+			numbers, path, _ := strings.Cut(line, below+"/")
+			if fields := strings.Fields(numbers); len(fields) == 5 {
+				inode, _ := strconv.ParseUint(fields[4], 10, 64)
+				opened[inode] = strings.TrimSuffix(path, deleted)
+			}
+		})
+		_ = maps.Close()
+	}
+	return opened
 }
 
 type unnamed struct {
 	*counter
-	below  string
+	below  []string
 	seen   map[uint64]bool
 	mapped map[uint64]int64
 }
@@ -162,7 +217,7 @@ func (u *unnamed) lookAtOpen(pid int, folder string) bool {
 		switch {
 		case s.Mode&unix.S_IFMT == unix.S_IFSOCK && inFlight(folder+"/fdinfo/"+name):
 			u.level.Complete = false // a descriptor in a socket is open nowhere
-		case s.Dev == u.device && s.Nlink == 0 && s.Mode&unix.S_IFMT == unix.S_IFREG && !u.seen[s.Ino]:
+		case u.devices[s.Dev] && s.Nlink == 0 && s.Mode&unix.S_IFMT == unix.S_IFREG && !u.seen[s.Ino]:
 			u.seen[s.Ino] = true
 			u.add(&s)
 		}
@@ -244,8 +299,8 @@ type rested struct {
 const mostResting = 64
 
 // mappedBy returns the mapped ends of deleted files of a process below a folder, by inode.
-func mappedBy(folder, below string) (mapped map[uint64]int64, complete bool) {
-	key, ran := folder+" "+below, hasRun(folder)
+func mappedBy(folder string, below []string) (mapped map[uint64]int64, complete bool) {
+	key, ran := folder+" "+strings.Join(below, " "), hasRun(folder)
 	resting.Lock()
 	defer resting.Unlock()
 	if known, ok := resting.processes[key]; ok && ran != "" && known.ran == ran {
@@ -282,31 +337,40 @@ const (
 	mapsBytes = 16 << 20
 )
 
-// deletedIn reads such a list. Complete is false where that was too long.
-func deletedIn(maps io.Reader, below string) (mapped map[uint64]int64, complete bool) {
-	mapped, complete = map[uint64]int64{}, true
+// deletedIn reads the deleted files in such a list. Complete is false where that was too long.
+func deletedIn(maps io.Reader, below []string) (mapped map[uint64]int64, complete bool) {
+	mapped = map[uint64]int64{}
+	complete = eachMapping(maps, func(line string) { addMapping(mapped, line, below) })
+	return mapped, complete
+}
+
+// eachMapping passes on the lines of such a list, and reports whether it was not too long.
+func eachMapping(maps io.Reader, f func(line string)) (complete bool) {
+	complete = true
 	lines := bufio.NewReaderSize(maps, mapsLine)
 	for size := 0; size < mapsBytes; {
 		line, err := lines.ReadSlice('\n')
 		size += len(line)
 		switch {
 		case err == nil:
-			addMapping(mapped, string(line), below)
+			f(strings.TrimSuffix(string(line), "\n"))
 		case errors.Is(err, bufio.ErrBufferFull):
 			complete = false
 		default:
-			return mapped, complete
+			return complete
 		}
 	}
-	return mapped, false
+	return false
 }
 
-func addMapping(mapped map[uint64]int64, line, below string) {
-	if !strings.HasSuffix(line, " (deleted)\n") {
+const deleted = " (deleted)"
+
+func addMapping(mapped map[uint64]int64, line string, below []string) {
+	if !strings.HasSuffix(line, deleted) {
 		return
 	}
 	fields := strings.Fields(line)
-	if len(fields) < 6 || !strings.HasPrefix(fields[5], below) {
+	if len(fields) < 6 || !slices.ContainsFunc(below, func(folder string) bool { return strings.HasPrefix(fields[5], folder) }) {
 		return
 	}
 	from, to, _ := strings.Cut(fields[0], "-")

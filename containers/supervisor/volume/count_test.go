@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestDeletedMappings(t *testing.T) {
@@ -18,8 +20,6 @@ func TestDeletedMappings(t *testing.T) {
 		"a path that is too long": {mapped + strings.ReplaceAll(mapped, "/a", "/"+strings.Repeat("a", mapsLine)) + mapped, "map[77:16384] false"},
 		"too many":                {strings.Repeat(mapped, mapsBytes/len(mapped)+2), "map[77:16384] false"},
 	} {
-		if got := fmt.Sprint(deletedIn(strings.NewReader(test.maps), "/work/")); got != test.want {
-			t.Errorf("%s: got %s, want %s", name, got, test.want)
-		}
+		should.Equal(t, fmt.Sprint(deletedIn(strings.NewReader(test.maps), []string{"/work/"})), test.want, "%s", name)
 	}
 }

@@ -54,7 +54,7 @@ type space struct{ bytes, files int64 }
 
 // Watch looks after one work directory. Its methods are for one goroutine; counting is done by another.
 type Watch struct {
-	dir    int
+	dirs   []int
 	limits Limits
 	pids   func() []int
 
@@ -83,10 +83,10 @@ type Result struct {
 	epoch int
 }
 
-// New returns a watch over an open folder, which stays the caller's. pids lists the processes that may hold
+// New returns a watch over open folders, which stay the caller's; the first one must be there. pids lists the processes that may hold
 // deleted files. counted is called by another goroutine when a count is over, for Take.
-func New(dir int, limits Limits, pids func() []int, counted func(Result)) *Watch {
-	return &Watch{dir: dir, limits: limits, pids: pids, counted: counted, pause: firstRecount}
+func New(dirs []int, limits Limits, pids func() []int, counted func(Result)) *Watch {
+	return &Watch{dirs: dirs, limits: limits, pids: pids, counted: counted, pause: firstRecount}
 }
 
 // Expect requests a count at the next look, or after the rest between counts.
@@ -102,7 +102,7 @@ func (w *Watch) Look() {
 	pids, epoch := w.pids(), w.epoch
 	go func() {
 		began := time.Now()
-		level := Count(w.dir, pids, true, nil)
+		level := Count(w.dirs, pids, true, nil)
 		w.counted(Result{level, now, began, time.Since(began), epoch})
 	}()
 }
@@ -148,7 +148,7 @@ func (w *Watch) take(r Result) {
 // however long a busy machine delayed it.
 func (w *Watch) CountNow(patience time.Duration) bool {
 	now, began, stopped := w.readSpace(), time.Now(), false
-	level := Count(w.dir, w.pids(), true, func() bool {
+	level := Count(w.dirs, w.pids(), true, func() bool {
 		stopped = time.Since(began) >= patience
 		return !stopped
 	})
@@ -241,7 +241,7 @@ func (w *Watch) hasMoved(now space) bool {
 
 func (w *Watch) readSpace() space {
 	var s unix.Statfs_t
-	if unix.Fstatfs(w.dir, &s) != nil {
+	if unix.Fstatfs(w.dirs[0], &s) != nil {
 		return space{}
 	}
 	// How many files there could be is no fixed number everywhere; less those that there are is.

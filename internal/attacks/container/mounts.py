@@ -1,4 +1,4 @@
-"""Of the host's file systems, only the session's volume is there, with its options, what --mount names, skills, and our own programs to read.
+"""Of the host's file systems, only the session's volumes are there, with their options, what --mount names, skills, and our own programs to read.
 
 Tried: every mount, the sockets of Podman, Docker and systemd.
 """
@@ -8,14 +8,14 @@ OWN = {"/etc/passwd", "/etc/group", "/etc/hostname", "/run/.containerenv"}
 KUBELET = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"} if POD else set()
 MESSAGE = "/root/termination-log"
 VIRTUAL = {"proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"}
-volume = None
+volumes = {}
 for line in read("/proc/self/mounts").splitlines():
     _, place, kind, options, *_ = line.split()
     options = options.split(",")
     if place == "/":
         pass  # whether it can be written to is told elsewhere
-    elif place == "/mnt/data":
-        volume = options
+    elif place in ("/mnt/data", "/mnt/.state"):
+        volumes[place] = options
     elif place == "/opt/code-sandbox-mcp":
         # The programs of the sandbox itself, for all containers.
         assert "ro" in options, line
@@ -36,9 +36,9 @@ for line in read("/proc/self/mounts").splitlines():
         assert place in {"/dev/" + d for d in ("null", "zero", "full", "tty", "random", "urandom")}, line
     else:
         assert kind in VIRTUAL, line
-assert volume and "rw" in volume, volume
+assert "rw" in volumes["/mnt/data"], volumes
 # gVisor does not show the two; that no device can be made is tried elsewhere.
-assert FACTS["gvisor"] or POD or {"nosuid", "nodev"} <= set(volume), volume
+assert FACTS["gvisor"] or POD or all({"nosuid", "nodev"} <= set(options) for options in volumes.values()), volumes
 for sock in ("/run/podman/podman.sock", "/var/run/docker.sock", "/run/user/1000/podman/podman.sock", "/run/systemd/private", *FACTS["sockets"]):
     refused(lambda: os.stat(sock))
 namespace("mnt")

@@ -19,7 +19,7 @@ for program in programs[:1]:
 refusals["no new privileges"] += 1
 
 # Nor does one that the code makes itself: the places that it can write to ignore the bit.
-for mount in ("/mnt/data", "/tmp", "/dev/shm", "/var/tmp"):
+for mount in ("/mnt/data", *(["/mnt/.state"] if os.path.isdir("/mnt/.state") else []), "/tmp", "/dev/shm", "/var/tmp"):
     # gVisor does not tell; there, what is above has to do.
     assert FACTS["gvisor"] or POD or os.statvfs(mount).f_flag & os.ST_NOSUID, mount
 if POD:

@@ -3,7 +3,7 @@
 Tried: looking for what another session has frozen in every file, and by links in the place of the folder; variables that end the
 interpreter when they are read, a file that is cut, one of noise.
 """
-PLACE = "/mnt/data/.state/python.frozen"
+PLACE = "/mnt/.state/python.frozen"
 theirs = (FACTS["token"] + "-kept").encode()
 for top in ("/mnt/data", "/tmp", "/var/tmp", "/dev/shm", "/run", "/mnt", "/opt"):
     for folder, _, names in os.walk(top):

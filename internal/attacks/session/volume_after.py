@@ -3,3 +3,4 @@ import shutil
 
 os.chmod("/mnt/data/.volume", 0o700)
 shutil.rmtree("/mnt/data/.volume")
+shutil.rmtree("/mnt/.state/.volume", ignore_errors=True)

@@ -67,10 +67,13 @@ else:
     for data in (b"SSH-2.0-x\r\n\r\n", b"\x16\x03\x01\x00\x05hello\r\n\r\n", b"GET\r\n\r\n", b"\r\n\r\n\0\0\r\n\r\n"):
         answer = say(data)
         assert not 200 <= status(answer) < 400, (data, answer)
-    for path in (
-        "/pypi/files/http://169.254.169.254/latest", "/pypi/files/%2e%2e/%2e%2e/etc/passwd", "/pypi/simple/..%2f..%2fetc/",
-        "/npm/http:%2f%2f169.254.169.254%2f", "/npm/@a%2f..%2f..%2fb", "//169.254.169.254/", "/../../etc/passwd",
-    ):
+    for path in ("//169.254.169.254/", "/../../etc/passwd", "/pypi/simple/numpy/", "/npm/lodash"):
         answer = say(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
         assert status(answer) >= 400, (path, answer)
+    for address in (
+        "files.pythonhosted.org/packages/..%2f..%2fetc%2fpasswd.whl", "files.pythonhosted.org/http:%2f%2f169.254.169.254%2flatest.whl",
+        "files.pythonhosted.org/packages/%2e%2e/%2e%2e/selftest-0.0.0-py3-none-any.whl", "registry.npmjs.org/..%2f..%2f-/x.tgz",
+    ):
+        answer = say(f"GET http://{address} HTTP/1.1\r\nHost: {address.split('/')[0]}\r\nConnection: close\r\n\r\n".encode())
+        assert WAY["open"] or status(answer) >= 400, (address, answer)
     notes.append("open to any public address" if WAY["open"] else "allowed: " + (", ".join(WAY["hosts"]) or "no host"))

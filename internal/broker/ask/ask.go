@@ -31,7 +31,7 @@ type Question struct {
 	How string `json:"how,omitempty"`
 	// Code is the line of the code that seems to ask.
 	Code string `json:"code,omitempty"`
-	// Allowed is a sentence on the effect of an answer for the session or for good. A Desk writes it.
+	// Allowed is a sentence on an answer's effect for the session or for good. A Desk writes it.
 	Allowed string `json:"allowed,omitempty"`
 }
 
@@ -83,13 +83,13 @@ var (
 	ErrTooMany  = errors.New("too many questions")
 )
 
-// Asker asks a person. The error is of the context, ErrNoAnswer or ErrTooMany; without an answer nothing is allowed. It is safe for use by
+// Asker asks a person. The error is the context's, ErrNoAnswer or ErrTooMany; unanswered requests are refused. It is safe for use by
 // several goroutines.
 type Asker interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
 
-// Bounds of the displayed texts, in characters.
+// Bounds for the displayed texts, in characters.
 const (
 	maxHost = 260
 	maxPath = 300
@@ -108,7 +108,7 @@ func (q Question) shown() Question {
 	return q
 }
 
-// Plain is a text of a grant as a person reads it.
+// Plain is a grant's text as a person reads it.
 func Plain(s string) string { return plain(s, maxRule) }
 
 // plain clips a text, and spells out characters that are invisible or change how the rest is read.
@@ -124,7 +124,7 @@ func plain(s string, most int) string {
 	return b.String()
 }
 
-// Line returns the line of code that names a host, or else the first that says anything.
+// Line returns the code line that names a host, or else the first that says anything.
 func Line(code, host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -144,7 +144,7 @@ func Line(code, host string) string {
 	return first
 }
 
-// Words are the question, as it is shown, as a text of lines, for a client that shows no more than that.
+// Words are the question, as it is shown, as a text with lines, for a client that shows no more than that.
 func (q Question) Words() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Code in the sandbox asks to reach %s.\n", q.Host)

@@ -69,9 +69,8 @@ func TestHowLongAnAnswerHolds(t *testing.T) {
 			defer cancel()
 			c := asks(ctx, d, question(session, run, "a.example:443"))
 			if !want {
-				if got := <-c; got.answer != answer || got.err != nil {
-					t.Errorf("%s: from memory came %+v", answer, got)
-				}
+				got := <-c
+				should.Hold(t, got.answer == answer && got.err == nil, "%s: from memory came %+v", answer, got)
 				return
 			}
 			next(t, d)
@@ -79,12 +78,9 @@ func TestHowLongAnAnswerHolds(t *testing.T) {
 			<-c
 		}
 		c := asks(context.Background(), d, question("s", "r", "a.example:443"))
-		if !d.Answer(next(t, d).ID, answer, "test") {
-			t.Errorf("%s was not taken", answer)
-		}
-		if got := <-c; got.answer != answer || got.err != nil {
-			t.Errorf("%s came as %+v", answer, got)
-		}
+		should.Hold(t, d.Answer(next(t, d).ID, answer, "test"), "%s was not taken", answer)
+		got := <-c
+		should.Hold(t, got.answer == answer && got.err == nil, "%s came as %+v", answer, got)
 		again("s", "r", want.sameRun)
 		again("s", "r2", want.sameSession)
 		again("s2", "r", want.otherSession)
@@ -96,9 +92,8 @@ func TestHowLongAnAnswerHolds(t *testing.T) {
 
 func TestAQuestionWithoutAnAnswerIsNotRepeatedInItsRun(t *testing.T) {
 	d := New(Options{Wait: time.Millisecond})
-	if _, err := d.Ask(context.Background(), question("s", "r", "a.example:443")); !errors.Is(err, ErrNoAnswer) {
-		t.Fatal(err)
-	}
+	_, err := d.Ask(context.Background(), question("s", "r", "a.example:443"))
+	must.Hold(t, errors.Is(err, ErrNoAnswer), "%v", err)
 	d.o.Wait = time.Hour
 	should.Be(t, should.ErrOf(d.Ask(context.Background(), question("s", "r", "a.example:443"))), ErrNoAnswer)
 	c := asks(context.Background(), d, question("s", "r2", "a.example:443"))
@@ -107,9 +102,8 @@ func TestAQuestionWithoutAnAnswerIsNotRepeatedInItsRun(t *testing.T) {
 	should.Be(t, should.ErrOf(d.Ask(context.Background(), question("s", "r", "a.example:443"))), ErrNoAnswer, "beside another run")
 	c = asks(context.Background(), d, question("s", "r3", "a.example:443"))
 	d.Answer(next(t, d).ID, Once, "test")
-	if got := <-c; got.answer != Once {
-		t.Errorf("in the next run: %+v", got)
-	}
+	got := <-c
+	should.Hold(t, got.answer == Once, "in the next run: %+v", got)
 }
 
 // A person who has the question before them has more time.
@@ -117,24 +111,17 @@ func TestAQuestionThatIsHeldWaits(t *testing.T) {
 	d := New(Options{Wait: time.Hour})
 	c := asks(context.Background(), d, question("s", "r", "a.example:443"))
 	open := next(t, d)
-	if held, _ := d.Next("another"); held != nil {
-		t.Error("another session's is held")
-	}
-	if held, _ := d.Next("s"); held == nil || held.ID != open.ID || !held.Until.Before(open.Until) {
-		t.Errorf("%+v is held", held)
-	}
-	if held, _ := d.Next("s"); held != nil {
-		t.Error("it is held twice")
-	}
-	if d.Answer(open.ID, "perhaps", "test") || d.Answer("another", Once, "test") || d.Answer(open.ID, ForGood, "test") {
-		t.Error("an answer was taken that is none, or for good without a file")
-	}
-	if !d.Answer(open.ID, Deny, "test") || d.Answer(open.ID, Once, "test") {
-		t.Error("the first answer is not the one")
-	}
-	if got := <-c; got.answer != Deny || got.err != nil {
-		t.Errorf("%+v", got)
-	}
+	held, _ := d.Next("another")
+	should.Hold(t, held == nil, "another session's is held")
+	held, _ = d.Next("s")
+	should.Hold(t, held != nil && held.ID == open.ID && held.Until.Before(open.Until), "%+v is held", held)
+	held, _ = d.Next("s")
+	should.Hold(t, held == nil, "it is held twice")
+	should.Hold(t, !d.Answer(open.ID, "perhaps", "test") && !d.Answer("another", Once, "test") && !d.Answer(open.ID, ForGood, "test"),
+		"an answer was taken that is none, or for good without a file")
+	should.Hold(t, d.Answer(open.ID, Deny, "test") && !d.Answer(open.ID, Once, "test"), "the first answer is not the one")
+	got := <-c
+	should.Hold(t, got.answer == Deny && got.err == nil, "%+v", got)
 }
 
 func TestAQuestionThatIsDismissedHasNoAnswer(t *testing.T) {
@@ -143,12 +130,9 @@ func TestAQuestionThatIsDismissedHasNoAnswer(t *testing.T) {
 	id := next(t, d).ID
 	d.Dismiss(id)
 	d.Dismiss(id)
-	if got := <-c; !errors.Is(got.err, ErrNoAnswer) {
-		t.Errorf("%+v", got)
-	}
-	if d.Answer(id, Once, "test") {
-		t.Error("it was answered all the same")
-	}
+	got := <-c
+	should.Hold(t, errors.Is(got.err, ErrNoAnswer), "%+v", got)
+	should.Hold(t, !d.Answer(id, Once, "test"), "it was answered all the same")
 }
 
 func TestTheSameQuestionIsPutOnce(t *testing.T) {
@@ -165,9 +149,8 @@ func TestTheSameQuestionIsPutOnce(t *testing.T) {
 	}
 	d.Answer(open.ID, Once, "test")
 	for _, c := range all {
-		if got := <-c; got.answer != Once || got.err != nil {
-			t.Errorf("%+v", got)
-		}
+		got := <-c
+		should.Hold(t, got.answer == Once && got.err == nil, "%+v", got)
 	}
 	if open, _ := d.Waiting(); len(open) != 0 {
 		t.Errorf("%+v are open", open)
@@ -187,13 +170,11 @@ func TestAQuestionStaysWhileSomebodyWaitsForIt(t *testing.T) {
 		d.mu.Unlock()
 	}
 	leave(gone)
-	if got := <-first; !errors.Is(got.err, gone) {
-		t.Errorf("the first got %+v", got)
-	}
+	got := <-first
+	should.Hold(t, errors.Is(got.err, gone), "the first got %+v", got)
 	d.Answer(open.ID, Once, "test")
-	if got := <-second; got.answer != Once || got.err != nil {
-		t.Errorf("the second got %+v", got)
-	}
+	got = <-second
+	should.Hold(t, got.answer == Once && got.err == nil, "the second got %+v", got)
 	ctx, leave = context.WithCancelCause(context.Background())
 	third := asks(ctx, d, question("s", "r", "b.example:443"))
 	next(t, d)
@@ -201,9 +182,8 @@ func TestAQuestionStaysWhileSomebodyWaitsForIt(t *testing.T) {
 	leave(gone)
 	<-third
 	<-held.Settled()
-	if left, _ := d.Waiting(); len(left) > 0 {
-		t.Errorf("%+v waits for nobody", left)
-	}
+	left, _ := d.Waiting()
+	should.Hold(t, len(left) == 0, "%+v waits for nobody", left)
 }
 
 func TestAFloodOfQuestionsIsBounded(t *testing.T) {
@@ -220,9 +200,8 @@ func TestAFloodOfQuestionsIsBounded(t *testing.T) {
 	}
 	for range 3 {
 		open := next(t, d)
-		if all, _ := d.Waiting(); len(all) != 1 {
-			t.Errorf("%d questions are open at once", len(all))
-		}
+		all, _ := d.Waiting()
+		should.Hold(t, len(all) == 1, "%d questions are open at once", len(all))
 		d.Answer(open.ID, Deny, "test")
 	}
 	others.Wait()
@@ -231,15 +210,12 @@ func TestAFloodOfQuestionsIsBounded(t *testing.T) {
 		o := <-results
 		counts[fmt.Sprint(o.answer, " ", o.err)]++
 	}
-	if counts["denied <nil>"] != 3 || counts["denied too many questions"] != 997 {
-		t.Errorf("%v", counts)
-	}
+	should.Hold(t, counts["denied <nil>"] == 3 && counts["denied too many questions"] == 997, "%v", counts)
 	// Others are asked for all the same.
 	c := asks(ctx, d, question("s2", "r", "a.example:443"))
 	d.Answer(next(t, d).ID, Once, "test")
-	if got := <-c; got.answer != Once {
-		t.Errorf("another session: %+v", got)
-	}
+	got := <-c
+	should.Hold(t, got.answer == Once, "another session: %+v", got)
 }
 
 func TestAQuestionThatIsNotShownWholeIsNotPut(t *testing.T) {
@@ -256,12 +232,8 @@ func TestHostileTextIsShownAsWhatItIs(t *testing.T) {
 	c := asks(ctx, d, Question{Session: "s", Run: "r", Host: "a.example:443", Method: "GET", Path: "/\u202ea\nAllow?\u0301\ufe0f\u2028\u00ad\u3164", How: "GET /hunter2hunter2"})
 	open := next(t, d)
 	q := open.Question
-	if q.Path != `/\u{202e}a\u{a}Allow?\u{301}\u{fe0f}\u{2028}\u{ad}\u{3164}` || q.How != "GET /***" {
-		t.Errorf("%+v", q)
-	}
-	if !strings.HasPrefix(q.Code, `fetch("x")\u{1b}[2J\u{202e}evil\u{200b}xxx`) || len(q.Code) > 300 {
-		t.Errorf("%q", q.Code)
-	}
+	should.Hold(t, q.Path == `/\u{202e}a\u{a}Allow?\u{301}\u{fe0f}\u{2028}\u{ad}\u{3164}` && q.How == "GET /***", "%+v", q)
+	should.Hold(t, strings.HasPrefix(q.Code, `fetch("x")\u{1b}[2J\u{202e}evil\u{200b}xxx`) && len(q.Code) <= 300, "%q", q.Code)
 	if strings.Count(q.Words(), "\n") != 4 || q.Allowed != "Allowed would be: a.example:443 GET "+q.Path || !strings.HasSuffix(q.Words(), "\n"+q.Allowed) {
 		t.Errorf("%q", q.Words())
 	}
@@ -304,12 +276,10 @@ func TestDecisionsAreAudited(t *testing.T) {
 	}
 	text, _ := json.Marshal(events.all)
 	for _, want := range []string{
-		`"Kind":"policy","Action":"Ask","Principal":"anna","Source":"","Address":"","Session":"s","Run":"r","Tool":"","Outcome":"success"`, `"answer":"allowed once","asked":"once.example:443","by":"the page"`,
-		`"Outcome":"denied"`, `"answer":"denied","asked":"deny.example:443"`,
+		`"kind":"policy","action":"Ask","principal":"anna","session":"s","run":"r","outcome":"success"`, `"answer":"allowed once","asked":"once.example:443","by":"the page"`,
+		`"outcome":"denied"`, `"answer":"denied","asked":"deny.example:443"`,
 	} {
-		if !strings.Contains(string(text), want) {
-			t.Errorf("%s is not in %s", want, text)
-		}
+		should.Hold(t, strings.Contains(string(text), want), "%s is not in %s", want, text)
 	}
 }
 
@@ -326,43 +296,31 @@ func TestWhatIsAllowedForGoodCanBeListedAndRemoved(t *testing.T) {
 		<-c
 	}
 	all, err := ReadGrants(path)
-	if err != nil || len(all) != 2 || all[0].Rule != "a.example:443" || all[0].Session != "s" || all[0].Time.IsZero() {
-		t.Fatalf("%+v, %v", all, err)
-	}
+	must.Hold(t, err == nil && len(all) == 2 && all[0].Rule == "a.example:443" && all[0].Session == "s" && !all[0].Time.IsZero(),
+		"%+v, %v", all, err)
 	other := New(Options{File: path}) // a server that runs beside it
-	if answer, err := other.Ask(context.Background(), question("s", "r", "a.example:443")); answer != ForGood || err != nil {
-		t.Error(answer, err)
-	}
-	if removed, err := RemoveGrant(path, "a.example:443"); !removed || err != nil {
-		t.Error(removed, err)
-	}
-	if removed, err := RemoveGrant(path, "a.example:443"); removed || err != nil {
-		t.Error("removed twice", err)
-	}
+	should.Give(other.Ask(context.Background(), question("s", "r", "a.example:443")))(t, ForGood)
+	removed, err := RemoveGrant(path, "a.example:443")
+	should.Hold(t, removed && err == nil, "%v %v", removed, err)
+	removed, err = RemoveGrant(path, "a.example:443")
+	should.Hold(t, !removed && err == nil, "removed twice %v", err)
 	for _, d := range []*Desk{d, other} {
 		ctx, cancel := context.WithCancel(context.Background())
 		c := asks(ctx, d, question("s", "r", "a.example:443"))
 		next(t, d)
 		cancel()
 		<-c
-		if answer, err := d.Ask(context.Background(), question("s", "r", "b.example:443")); answer != ForGood || err != nil {
-			t.Error(answer, err)
-		}
+		should.Give(d.Ask(context.Background(), question("s", "r", "b.example:443")))(t, ForGood)
 	}
 	if runtime.GOOS != "windows" { // where others could have written it
 		must.OK(t, os.Chmod(path, 0o660))
-		if d.file.have("b.example:443") {
-			t.Error("a file that others can write allows")
-		}
-		if _, err := ReadGrants(path); err == nil {
-			t.Error("a file that others can write is listed")
-		}
+		should.Hold(t, !d.file.have("b.example:443"), "a file that others can write allows")
+		_, err := ReadGrants(path)
+		should.Hold(t, err != nil, "a file that others can write is listed")
 		must.OK(t, os.Chmod(path, 0o600))
 	}
 	must.OK(t, os.WriteFile(path, []byte("{"), 0o600))
-	if d.file.have("b.example:443") {
-		t.Error("a broken file allows")
-	}
+	should.Hold(t, !d.file.have("b.example:443"), "a broken file allows")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 {
 		t.Error(info.Mode(), err)
 	}

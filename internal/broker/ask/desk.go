@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	// defaultWait is the time for which a question waits for somebody to notice it.
+	// defaultWait is the time for which a question waits for a person to notice it.
 	defaultWait = time.Minute
 	// holdTime is the time to answer a question that a person sees.
 	holdTime = 5 * time.Minute
-	// defaultPerMinute is the number of questions per session and minute.
+	// defaultPerMinute is questions per session and minute.
 	defaultPerMinute = 6
-	// maxWaiting limits the requests of a session that wait for its questions, the open one included.
+	// maxWaiting limits a session's requests that wait for its questions, the open one included.
 	maxWaiting = 32
-	// maxOpen limits the open questions of all sessions.
+	// maxOpen limits the open questions in all sessions.
 	maxOpen = 64
 	// maxRule is the longest rule that is asked for, in bytes: a person sees the whole of it.
 	maxRule = maxPath
-	// maxRemembered limits the answers kept of a session; one with more gets no further questions.
+	// maxRemembered limits the answers kept per session; one with more gets no further questions.
 	maxRemembered = 500
 )
 
-// Options say how a Desk asks. The zero value of each field means its default.
+// Options say how a Desk asks. Each field's zero value means its default.
 type Options struct {
-	// File keeps the grants. Empty: nothing can be allowed for good.
+	// File keeps the grants. Empty: none is for good.
 	File string
-	// Wait is the time for which a question waits that nobody holds. Default a minute.
+	// Wait is the time for which an unheld question waits. Default a minute.
 	Wait time.Duration
-	// PerMinute limits the questions of a session within a minute. Default 6.
+	// PerMinute limits a session's questions within a minute. Default 6.
 	PerMinute int
-	// Code returns the line of a run's code that a question about host may come from. Nil: no line is shown.
+	// Code returns a run's code line that a question about host may come from. Nil: no line is shown.
 	Code func(session, run, host string) string
-	// Audit records the decisions. Nil: nothing is recorded.
+	// Audit records the decisions. May be nil.
 	Audit audit.Recorder
 	// Principal owns the sessions, for Audit.
 	Principal string
-	// Mask masks secrets in shown and recorded texts. Nil: nothing is masked.
+	// Mask masks secrets in shown and recorded texts. May be nil.
 	Mask   func(string) string
 	Logger *slog.Logger
 }
@@ -61,7 +61,7 @@ type Desk struct {
 	changed  chan struct{} // closed when there is one more
 }
 
-// session is the state of one session. All but turn is under Desk.mu.
+// session is one session's state. All but turn is under Desk.mu.
 type session struct {
 	turn    chan struct{} // holds a token while a question is open
 	waiting int           // requests
@@ -238,7 +238,7 @@ func (d *Desk) put(ctx context.Context, s *session, o *Open) {
 	}
 }
 
-// settle remembers and records the outcome of a question, and wakes all who wait for it.
+// settle remembers and records a question's outcome, and wakes all who wait for it.
 func (d *Desk) settle(s *session, o *Open, q Question, rule string) {
 	if o.err == nil && o.answer == ForGood {
 		if err := d.file.add(Grant{Rule: rule, Session: q.Session, Time: time.Now().UTC().Truncate(time.Second)}); err != nil {
@@ -295,7 +295,7 @@ func (d *Desk) Dismiss(id string) {
 	}
 }
 
-// Next returns an open question of a session that nobody holds, and holds it: it is shown to a person, who gets more time. Nil: there is
+// Next returns a session's open question that is not held, and holds it: it is shown to a person, who gets more time. Nil: there is
 // none. The channel is closed when another question comes.
 func (d *Desk) Next(session string) (open *Open, changed <-chan struct{}) {
 	d.mu.Lock()
@@ -336,7 +336,7 @@ func (d *Desk) Waiting() (open []Open, changed <-chan struct{}) {
 	return open, d.changed
 }
 
-// Forget drops the state of a session that ended.
+// Forget drops the state for a session that ended.
 func (d *Desk) Forget(session string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/ownfile"
 )
 
-// FileName is the file of the grants, in a principal's state folder.
+// FileName is the grants' file, in a principal's state folder.
 const FileName = "allowed.json"
 
 // maxGrants limits the grants in a file.
@@ -48,7 +48,7 @@ type grants struct {
 	file *ownfile.File[[]Grant] // nil: there are none
 }
 
-// have reports whether a rule is granted. A file that cannot be read, or that others could write, grants nothing.
+// have reports whether a rule is granted. A file that cannot be read, or that others could write, has no grants.
 func (g grants) have(rule string) bool {
 	if g.file == nil {
 		return false

@@ -11,8 +11,7 @@ import (
 // may take as much again for a moment.
 const PerSession = 48 << 20
 
-// Budget bounds the memory that the requests of one session hold together. A nil one sets no bound. It is safe for use by several
-// goroutines.
+// Budget bounds the memory that one session's requests hold together. A nil one sets no bound. It is safe for use by several goroutines.
 type Budget struct{ free *semaphore.Weighted }
 
 // NewBudget returns a budget of PerSession.

@@ -12,7 +12,7 @@ type Conn struct {
 	net.Conn
 	// Caller is the connection's maker.
 	Caller Caller
-	// Ends is done when the connection is closed. Nil where nobody asks for it.
+	// Ends is done when the connection is closed. Nil where it is not used.
 	Ends context.Context
 
 	reader io.Reader

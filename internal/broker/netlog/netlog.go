@@ -10,10 +10,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// maxEntries limits the entries kept of a session; the newest stay.
+// maxEntries limits the entries kept per session; the newest stay.
 const maxEntries = 1000
 
-// maxText limits each text of an entry, in characters: all of them may come from code.
+// maxText limits each of an entry's texts, in characters: any may come from code.
 const maxText = 200
 
 // Entry is one request that left a session or was refused. The zero value of a field that is not known is left out.
@@ -34,9 +34,9 @@ type Entry struct {
 	DurationMS    int64     `json:"duration_ms"`
 }
 
-// Log holds the newest entries of every session. The zero value is ready; its methods are safe for use by several goroutines.
+// Log holds every session's newest entries. The zero value is ready; its methods are safe for use by several goroutines.
 type Log struct {
-	// Added is called with each entry, and must not wait. Set before the first one; nil: nothing is.
+	// Added is called with each entry, and must not wait. Set before the first one; may be nil.
 	Added func(Entry)
 
 	mu       sync.Mutex
@@ -77,7 +77,7 @@ func (l *Log) Add(e Entry) {
 	s.newest = append(s.newest, e)
 }
 
-// Of returns the kept entries of a session, the oldest first, and the number of all.
+// Of returns a session's kept entries, the oldest first, and the total number.
 func (l *Log) Of(session string) (newest []Entry, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (l *Log) Of(session string) (newest []Entry, total int) {
 	return slices.Clone(s.newest), s.total
 }
 
-// Forget drops the record of a session.
+// Forget drops a session's record.
 func (l *Log) Forget(session string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Ecosystem is a kind of packages, with an index, a client and rules for names of its own.
+// Ecosystem is a package kind, with its own index, client and rules for names.
 type Ecosystem string
 
 // The ecosystems.
@@ -26,7 +26,7 @@ var (
 	runs     = regexp.MustCompile(`[-_.]+`)
 )
 
-// normalise returns the one spelling of a name that stands for all of them; false where it is no name.
+// normalise returns a name's one spelling that stands for all; false where it is no name.
 // PyPI takes case and the runs of -, _ and . for the same; npm compares names byte for byte.
 func (e Ecosystem) normalise(name string) (string, bool) {
 	if e == NPM {
@@ -37,7 +37,7 @@ func (e Ecosystem) normalise(name string) (string, bool) {
 
 func spell(pypi string) string { return strings.ToLower(runs.ReplaceAllString(pypi, "-")) }
 
-// entry is one line of an allow or deny list.
+// entry is one line in an allow or deny list.
 type entry struct {
 	text    string
 	only    Ecosystem // empty: every one

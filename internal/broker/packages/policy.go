@@ -14,9 +14,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// The modes of a policy.
+// A policy's modes.
 const (
-	Off    = "off"    // nothing is installed from an index
+	Off    = "off"    // no package is installed from an index
 	Listed = "listed" // the packages of the allow list
 	On     = "on"     // any package that no rule refuses
 )
@@ -186,6 +186,21 @@ func (p *Policy) checkLists(ecosystem Ecosystem, name string) *fault.Error {
 		return denied(name, "--packages-deny-set", "it is one of the %s set, which is not installed here", p.rules.DenySet)
 	}
 	return nil
+}
+
+// checkListed is the verdict on a file of a package that is allowed.
+func (p *Policy) checkListed(ecosystem Ecosystem, name string, f *listed, now time.Time) *fault.Error {
+	refused := p.checkVersion(ecosystem, name, f.version)
+	if refused == nil {
+		refused = p.checkAge(f.name, f.published, now)
+	}
+	if refused == nil && f.isSource {
+		refused = p.checkSdist(f.name)
+	}
+	if refused == nil {
+		refused = p.checkSize(f.name, f.size)
+	}
+	return refused
 }
 
 // checkVersion is the verdict on a version by its number. One that cannot be read is below every minimum.

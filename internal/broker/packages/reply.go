@@ -1,13 +1,14 @@
 package packages
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -19,14 +20,12 @@ type reply struct {
 	http.ResponseWriter
 	r      *http.Request
 	by     caller.Caller
-	room   int64       // the share of the session's memory that its page may take
-	give   func()      // gives it back
-	refuse func(error) // answers with an error as the ecosystem's client shows it
-	isPage bool        // an index page is asked for
+	from   *index
+	isPage bool // an index page is asked for
 	status int
 	bytes  int64
 	rule   string // that refused it
-	why    string // the refused or omitted versions, and the rules: a line each
+	why    string
 }
 
 // WriteHeader remembers the status.
@@ -37,9 +36,17 @@ func (x *reply) WriteHeader(status int) {
 
 // Write counts.
 func (x *reply) Write(p []byte) (int, error) {
-	n, err := x.ResponseWriter.Write(p)
+	n, err := x.ResponseWriter.Write(p) //nolint:gosec // its clients are installers
 	x.bytes += int64(n)
 	return n, err
+}
+
+// sendFile answers with a file, or the part of it that is asked for.
+func (x *reply) sendFile(f *os.File, kind string) error {
+	x.Header().Set("Content-Type", kind)
+	x.Header().Set("Cache-Control", "no-store") // the cache is here, and the session's disk is small
+	http.ServeContent(x, x.r, "", time.Time{}, f)
+	return nil
 }
 
 // send answers with a body.
@@ -53,68 +60,34 @@ func (x *reply) send(status int, contentType string, body []byte) {
 	}
 }
 
-// stream answers with a body that is written bit by bit.
-func (x *reply) stream(contentType string, write func(*bufio.Writer)) {
-	x.Header().Set("Content-Type", contentType)
-	x.Header().Set("Cache-Control", "no-store")
-	x.WriteHeader(http.StatusOK)
-	if x.r.Method != http.MethodHead {
-		out := bufio.NewWriterSize(x, 32<<10)
-		write(out)
-		_ = out.Flush()
-	}
-}
-
-// take takes this much of the session's memory in place of the request's share. It waits while others hold it.
-func (x *reply) take(room int64) error {
-	if x.give != nil {
-		x.give()
-	}
-	give, err := x.by.Memory.Take(x.r.Context(), room)
-	x.room, x.give = room, give
-	return err
-}
-
-func (x *reply) end() {
-	if x.give != nil {
-		x.give()
-	}
-}
-
-// judge turns an error into a status and words. Clients retry a 5xx, some for half a minute, and print nothing meanwhile; so the answer for
-// a failing index is 424, which no client retries.
-func (x *reply) judge(err error) (int, string) {
+// refuse answers with an error as the ecosystem's client shows it. Clients retry a 5xx, some for half a minute, without a word meanwhile;
+// so the answer for a failing index is 424, which no client retries.
+func (x *reply) refuse(err error) {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		f = failed("the server", "the request was given up").Because(err)
 	}
-	words := text.Shorten(f.Error(), 400)
+	status, words := http.StatusFailedDependency, plain(text.Shorten(f.Error(), 400))
 	switch f.Code {
 	case fault.PackageDenied:
 		x.rule, _ = f.Fields["setting"].(string)
-		x.why = plain(words)
-		return http.StatusForbidden, words
+		x.why, status = words, http.StatusForbidden
 	case fault.NotFound:
-		return http.StatusNotFound, words
-	default:
-		return http.StatusFailedDependency, words
+		status = http.StatusNotFound
 	}
-}
-
-// refuseNPM answers as npm's registry does: npm prints the field.
-func (x *reply) refuseNPM(err error) {
-	status, words := x.judge(err)
-	body, _ := json.Marshal(map[string]string{"error": words})
-	x.send(status, "application/json", body)
+	if x.from.kind == NPM { // npm prints the field
+		body, _ := json.Marshal(map[string]string{"error": words})
+		x.send(status, "application/json", body)
+		return
+	}
+	x.refusePython(status, words)
 }
 
 // refusePython answers so that pip prints the words. For a refused file, pip prints the reason phrase of the status line, and uv the title
 // of a problem by RFC 9457. For an index page, pip prints only the content type of one that it cannot read; for a missing package, its own
 // words are right.
-func (x *reply) refusePython(err error) {
-	status, words := x.judge(err)
-	words = plain(words)
-	if x.isPage && status != http.StatusNotFound && isPip(x.r) {
+func (x *reply) refusePython(status int, words string) {
+	if x.isPage && status != http.StatusNotFound && strings.HasPrefix(x.r.UserAgent(), "pip/") {
 		x.send(http.StatusOK, words, []byte(words))
 		x.status = status // for the log: it was refused
 		return
@@ -124,13 +97,11 @@ func (x *reply) refusePython(err error) {
 		defer func() { x.status = http.StatusForbidden }() // for the log
 		status = http.StatusFailedDependency
 	}
-	body, _ := json.Marshal(map[string]any{"title": words, "status": status, "detail": words})
+	body, _ := json.Marshal(map[string]any{"title": words, "status": status})
 	if x.r.ProtoMajor != 1 || !x.hijack(status, words, body) {
 		x.send(status, "application/problem+json", body)
 	}
 }
-
-func isPip(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "pip/") }
 
 // hijack answers with a reason phrase of our own, which the standard library cannot write.
 func (x *reply) hijack(status int, reason string, body []byte) bool {

@@ -40,11 +40,6 @@ func (s *store) open(identity string) (*os.File, error) {
 	return f, err
 }
 
-func (s *store) has(identity string) bool {
-	_, err := os.Stat(s.place(identity))
-	return err == nil
-}
-
 // create makes a file to be filled, which ends by keep or discard.
 func (s *store) create() (*os.File, error) {
 	if err := os.MkdirAll(s.folder, 0o700); err != nil {

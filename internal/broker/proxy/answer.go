@@ -16,7 +16,7 @@ type answer struct {
 	x      *exchange
 	isHead bool
 	mask   *secrets.Masker
-	body   *secrets.Stream // nil: nothing is masked
+	body   *secrets.Stream // may be nil
 }
 
 // masks makes the answer mask its content.
@@ -50,7 +50,7 @@ func (a *answer) begins(response *http.Response) error {
 	return nil
 }
 
-// isSame reports whether two names of protocols are the same, in any case, by ASCII as the library compares them.
+// isSame reports whether two protocol names are the same, in any case, by ASCII as the library compares them.
 func isSame(a, b string) bool {
 	return len(a) == len(b) && strings.EqualFold(a, b)
 }
@@ -115,7 +115,7 @@ type upgraded struct {
 	in *io.PipeReader
 }
 
-// holdTime is the time for which the beginning of a secret is held back in such a connection. The rest comes with it, or it is no secret:
+// holdTime is the time for which a secret's beginning is held back in such a connection. The rest comes with it, or it is no secret:
 // the other side may wait for an answer before it goes on.
 const holdTime = 200 * time.Millisecond
 

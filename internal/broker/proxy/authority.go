@@ -21,7 +21,7 @@ import (
 // mostLeaves limits the certificates that are kept.
 const mostLeaves = 256
 
-// Times of certificates. An authority is as old as its session may become; a clock may be somewhat wrong.
+// Certificate times. An authority is as old as its session may become; a clock may be somewhat wrong.
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 24 * time.Hour
@@ -38,7 +38,7 @@ type Authority struct {
 	leaves map[string]*tls.Certificate
 }
 
-// newAuthority makes an authority for hosts, as Proxy.EndedHosts names them: names, addresses and networks.
+// newAuthority makes an authority for hosts, as Proxy.endedHosts names them: names, addresses and networks.
 func newAuthority(hosts []string) (*Authority, error) {
 	if len(hosts) == 0 {
 		return nil, errors.New("a certificate authority without hosts would be one for all of them")
@@ -74,8 +74,8 @@ func newAuthority(hosts []string) (*Authority, error) {
 	return &Authority{certificate: certificate, key: key}, nil
 }
 
-// Covers reports whether the authority can vouch for all of the hosts, and for now.
-func (a *Authority) Covers(hosts []string) bool {
+// covers reports whether the authority can vouch for all of the hosts, and for now.
+func (a *Authority) covers(hosts []string) bool {
 	return time.Now().Before(a.certificate.NotAfter) && !slices.ContainsFunc(hosts, func(host string) bool {
 		if network, ok := networkOf(host); ok {
 			return !slices.ContainsFunc(a.certificate.PermittedIPRanges, func(permitted *net.IPNet) bool { return permitted.String() == network.String() })
@@ -93,8 +93,8 @@ func networkOf(host string) (network *net.IPNet, ok bool) {
 	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}, err == nil
 }
 
-// CertificatePEM returns the certificate that code must trust. It is public.
-func (a *Authority) CertificatePEM() []byte {
+// certificatePEM returns the certificate that code must trust. It is public.
+func (a *Authority) certificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
@@ -104,7 +104,7 @@ func (a *Authority) MarshalText() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(a.CertificatePEM(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...), nil
+	return append(a.certificatePEM(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...), nil
 }
 
 // UnmarshalText reads MarshalText's output.
@@ -133,7 +133,7 @@ func (a *Authority) permits(host string) bool {
 	return err == nil
 }
 
-// leaf returns a certificate of a host.
+// leaf returns a host's certificate.
 func (a *Authority) leaf(host string) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -74,8 +74,8 @@ func realClients(t *testing.T, handler http.HandlerFunc) (w *world, run func(nam
 	w = newWorld(t, Options{Mode: Allowlist, Hosts: hosts(publicHost), Secrets: []Secret{theSecret}}, handler)
 	home := t.TempDir()
 	bundle := filepath.Join(home, "bundle.pem")
-	must.OK(t, os.WriteFile(bundle, append(w.internet.CertificatePEM(), w.session.CertificatePEM()...), 0o600))
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "API_KEY=" + theSecret.Placeholder(), "GIT_TERMINAL_PROMPT=0", "NODE_USE_ENV_PROXY="}
+	must.OK(t, os.WriteFile(bundle, append(w.internet.certificatePEM(), w.session.certificatePEM()...), 0o600))
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "API_KEY=" + theSecret.placeholder(), "GIT_TERMINAL_PROMPT=0", "NODE_USE_ENV_PROXY="}
 	if _, err := os.Stat(imageNode); err == nil {
 		env = append(env, "NODE_USE_ENV_PROXY=1")
 	}
@@ -102,13 +102,9 @@ func realClients(t *testing.T, handler http.HandlerFunc) (w *world, run func(nam
 func wantAll(t *testing.T, got string, words ...string) {
 	t.Helper()
 	for _, word := range words {
-		if !strings.Contains(got, word) {
-			t.Errorf("there is no %q in\n%s", word, got)
-		}
+		should.Hold(t, strings.Contains(got, word), "there is no %q in\n%s", word, got)
 	}
-	if strings.Contains(got, "Secret") {
-		t.Errorf("the secret is in\n%s", got)
-	}
+	should.Hold(t, !strings.Contains(got, "Secret"), "the secret is in\n%s", got)
 }
 
 func TestRealClients(t *testing.T) {
@@ -126,9 +122,9 @@ func TestRealClients(t *testing.T) {
 	const masked = `["[masked: API_KEY]"]`
 	t.Run("curl", func(t *testing.T) {
 		wantAll(t, run("curl", "-sS", "https://public.example/a"), "GET /a")
-		wantAll(t, run("curl", "-sS", "-H", "X-Api-Key: "+theSecret.Placeholder(), "https://api.example/key"), masked)
+		wantAll(t, run("curl", "-sS", "-H", "X-Api-Key: "+theSecret.placeholder(), "https://api.example/key"), masked)
 		keyArrived(t)
-		wantAll(t, run("curl", "-sS", "--http1.1", "-H", "X-Api-Key: "+theSecret.Placeholder(), "https://api.example/key"), masked)
+		wantAll(t, run("curl", "-sS", "--http1.1", "-H", "X-Api-Key: "+theSecret.placeholder(), "https://api.example/key"), masked)
 		wantAll(t, run("curl", "-sSv", "https://other.example/"), "403 "+refused)
 		wantAll(t, run("curl", "-sS", "http://other.example/"), refused)
 		wantAll(t, run("curl", "-sS", "-p", "http://public.example/a"), "GET /a")
@@ -152,9 +148,8 @@ func TestGitClonesThroughTheProxy(t *testing.T) {
 	root := t.TempDir()
 	git := func(args ...string) {
 		t.Helper()
-		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", root, "-c", "user.name=x", "-c", "user.email=x@x", "-c", "init.defaultBranch=main"}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v\n%s", args, err, out)
-		}
+		out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", root, "-c", "user.name=x", "-c", "user.email=x@x", "-c", "init.defaultBranch=main"}, args...)...).CombinedOutput()
+		must.Hold(t, err == nil, "git %v: %v\n%s", args, err, out)
 	}
 	git("init", "-q", "work")
 	git("-C", "work", "commit", "-q", "--allow-empty", "-m", "first")
@@ -170,7 +165,7 @@ func TestGitClonesThroughTheProxy(t *testing.T) {
 		files.ServeHTTP(w, r)
 	})
 	for address, want := range map[string]string{
-		"https://public.example/repo.git": "commit first", "https://me:" + theSecret.Placeholder() + "@api.example/repo.git": "commit first",
+		"https://public.example/repo.git": "commit first", "https://me:" + theSecret.placeholder() + "@api.example/repo.git": "commit first",
 		"https://me:wrong@api.example/repo.git": "Authentication failed", "https://other.example/repo.git": "403", "http://other.example/repo.git": "403",
 	} {
 		name := fmt.Sprintf("%x", address)
@@ -200,9 +195,7 @@ print(context.wrap_socket(socket.create_connection(("127.0.0.1", int(sys.argv[2]
 require('tls').connect({port, host: '127.0.0.1', servername: host}, function () { console.log(this.getProtocol()); this.end(); })`, host, port),
 		} {
 			refused := strings.Contains(got, "certificate") || strings.Contains(got, "permitted subtree")
-			if refused == trusted {
-				t.Errorf("%s, %s: %s", host, name, got)
-			}
+			should.Hold(t, refused != trusted, "%s, %s: %s", host, name, got)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
@@ -60,7 +61,7 @@ func (s *seen) last() string {
 func TestASecretIsReplacedForItsHostAndMaskedInAnswers(t *testing.T) {
 	inQuery, inBody := theSecret, theSecret
 	inQuery.Query, inBody.Body = true, true
-	key := theSecret.Placeholder()
+	key := theSecret.placeholder()
 	long := strings.Repeat("a", 300<<10)
 	for _, test := range []struct {
 		name    string
@@ -86,8 +87,7 @@ func TestASecretIsReplacedForItsHostAndMaskedInAnswers(t *testing.T) {
 			for i := 0; i < len(test.header); i += 2 {
 				r.Header.Set(test.header[i], test.header[i+1])
 			}
-			response, err := w.client().Do(r)
-			must.OK(t, err)
+			response := must.Get(w.client().Do(r))(t)
 			defer response.Body.Close()
 			body, _ := io.ReadAll(response.Body)
 			if response.StatusCode != http.StatusOK || !strings.Contains(s.last(), test.arrives) || strings.Contains(s.last(), key) {
@@ -109,7 +109,7 @@ func TestASecretIsReplacedForItsHostAndMaskedInAnswers(t *testing.T) {
 
 func TestAPlaceholderThatMayNotBeThereIsNotSent(t *testing.T) {
 	other := Secret{Name: "OTHER", Variable: "OTHER", Hosts: hosts("other.example"), Query: true, Body: true, Value: "another-Secret-9876"}
-	key, otherKey := theSecret.Placeholder(), other.Placeholder()
+	key, otherKey := theSecret.placeholder(), other.placeholder()
 	var s seen
 	w := newWorld(t, Options{Mode: Open, Secrets: []Secret{theSecret, other}}, s.echo)
 	for _, test := range []struct {
@@ -149,8 +149,8 @@ func TestARedirectToAnotherHostDoesNotCarryASecret(t *testing.T) {
 		}
 		s.echo(w, r)
 	})
-	status, _ := w.get("https://api.example/", "X-Api-Key", theSecret.Placeholder())
-	if got := s.last(); !strings.Contains(got, "X-Api-Key:["+theSecret.Placeholder()+"]") || w.proxy.mask.In([]byte(got)) || !strings.Contains(got, "masked") {
+	status, _ := w.get("https://api.example/", "X-Api-Key", theSecret.placeholder())
+	if got := s.last(); !strings.Contains(got, "X-Api-Key:["+theSecret.placeholder()+"]") || w.proxy.mask.In([]byte(got)) || !strings.Contains(got, "masked") {
 		t.Errorf("%s: the other host has seen %s", status, got)
 	}
 }
@@ -160,7 +160,7 @@ func TestATunnelOfASecretIsForItsHostAlone(t *testing.T) {
 	w := newWorld(t, Options{Mode: Open, Secrets: []Secret{theSecret}}, s.echo)
 	r, _ := http.NewRequest(http.MethodGet, "https://api.example/", nil)
 	r.Host = "public.example"
-	r.Header.Set("X-Api-Key", theSecret.Placeholder())
+	r.Header.Set("X-Api-Key", theSecret.placeholder())
 	if status, body := w.do(r); !strings.HasPrefix(status, "421") || !strings.Contains(body, "other_host: this is a connection to api.example") || s.last() != "" {
 		t.Errorf("%s %s %s", status, body, s.last())
 	}
@@ -171,7 +171,7 @@ func TestAHostThatCannotBeVerifiedGetsNoSecret(t *testing.T) {
 	wrong := theSecret
 	wrong.Hosts = hosts("wrong.example")
 	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{wrong}}, s.echo)
-	status, body := w.get("https://wrong.example/", "X-Api-Key", wrong.Placeholder())
+	status, body := w.get("https://wrong.example/", "X-Api-Key", wrong.placeholder())
 	if !strings.HasPrefix(status, "502") || body != "host_unreachable: wrong.example:443 could not be reached: its TLS certificate is not valid\n" || s.last() != "" {
 		t.Errorf("%s %s %s", status, body, s.last())
 	}
@@ -203,9 +203,8 @@ func TestTheAuthorityOfASessionIsKept(t *testing.T) {
 		t.Errorf("without secrets: %q %q %v", certificate, kept, err)
 	}
 	first, kept, err := with(theSecret).Trust("s", nil)
-	if err != nil || !strings.HasPrefix(first, "-----BEGIN CERTIFICATE-----") || strings.Contains(first, "PRIVATE") {
-		t.Fatalf("%s %v", first, err)
-	}
+	must.Hold(t, err == nil && strings.HasPrefix(first, "-----BEGIN CERTIFICATE-----") && !strings.Contains(first, "PRIVATE"),
+		"%s %v", first, err)
 	for _, test := range []struct {
 		name string
 		p    *Proxy
@@ -214,9 +213,8 @@ func TestTheAuthorityOfASessionIsKept(t *testing.T) {
 	}{
 		{"the same hosts", with(theSecret), kept, true}, {"other hosts", with(other), kept, false}, {"nothing", with(theSecret), nil, false}, {"garbage", with(theSecret), []byte("x"), false},
 	} {
-		if again, _, err := test.p.Trust("s", test.kept); err != nil || (again == first) != test.same {
-			t.Errorf("%s: the same is %v (%v)", test.name, again == first, err)
-		}
+		again, _, err := test.p.Trust("s", test.kept)
+		should.Hold(t, err == nil && (again == first) == test.same, "%s: the same is %v (%v)", test.name, again == first, err)
 	}
 }
 
@@ -251,9 +249,7 @@ func TestAnswersAreMaskedWhateverTheirEncodingsOrRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("Range") != "" || r.Header.Get("Accept-Encoding") != "gzip" {
-					t.Errorf("the headers are %v", r.Header)
-				}
+				should.Hold(t, r.Header.Get("Range") == "" && r.Header.Get("Accept-Encoding") == "gzip", "the headers are %v", r.Header)
 				body := "it is " + r.Header.Get("X-Api-Key")
 				for range test.times {
 					body = gzipped(body)
@@ -263,10 +259,9 @@ func TestAnswersAreMaskedWhateverTheirEncodingsOrRefused(t *testing.T) {
 				fmt.Fprint(w, body)
 			})
 			for _, accept := range []string{"gzip, br", "br", "identity"} {
-				status, body := w.get("https://api.example/", "X-Api-Key", theSecret.Placeholder(), "Accept-Encoding", accept, "Range", "bytes=1-2")
-				if !strings.HasPrefix(body, test.want) || (test.want == masked) != (status == "200 OK") {
-					t.Errorf("%s: %s %q", accept, status, body)
-				}
+				status, body := w.get("https://api.example/", "X-Api-Key", theSecret.placeholder(), "Accept-Encoding", accept, "Range", "bytes=1-2")
+				should.Hold(t, strings.HasPrefix(body, test.want) && (test.want == masked) == (status == "200 OK"),
+					"%s: %s %q", accept, status, body)
 			}
 		})
 	}
@@ -285,14 +280,13 @@ func TestHintsTrailersAndNamesAreMasked(t *testing.T) {
 		w.Header().Set(http.TrailerPrefix+"X-Late", key)
 	})
 	r, _ := http.NewRequest(http.MethodGet, "https://api.example/", nil)
-	r.Header.Set("X-Api-Key", theSecret.Placeholder())
+	r.Header.Set("X-Api-Key", theSecret.placeholder())
 	var hint string
 	r = r.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
 		hint = h.Get("Link")
 		return nil
 	}}))
-	response, err := w.client().Do(r)
-	must.OK(t, err)
+	response := must.Get(w.client().Do(r))(t)
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
 	const want = "[masked: API_KEY]"
@@ -315,14 +309,11 @@ func TestConnectionsAreKeptAlive(t *testing.T) {
 		}})
 		for range 40 {
 			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader("body"))
-			response, err := client.Do(r)
-			must.OK(t, err, "%s", address)
+			response := must.Get(client.Do(r))(t, "%s", address)
 			_, _ = io.Copy(io.Discard, response.Body)
 			response.Body.Close()
 		}
-		if made != 1 {
-			t.Errorf("%s: 40 requests took %d connections", address, made)
-		}
+		should.Hold(t, made == 1, "%s: 40 requests took %d connections", address, made)
 	}
 }
 
@@ -350,22 +341,20 @@ func TestWebsockets(t *testing.T) {
 		r.Header.Set("Upgrade", "websocket")
 		key, want := "", "hello  s"
 		if strings.HasPrefix(address, "https:") {
-			key, want = theSecret.Placeholder(), "hello "+strings.Repeat("*", len(secretValue))+" s"
+			key, want = theSecret.placeholder(), "hello "+strings.Repeat("*", len(secretValue))+" s"
 		}
 		r.Header.Set("X-Api-Key", key)
 		response, err := w.client().Do(r)
 		must.OK(t, err)
-		if response.Status != "101 Switching Protocols" || strings.Contains(response.Header.Get("X-Echo"), "Secret") {
-			t.Fatalf("%s %v", response.Status, response.Header)
-		}
+		must.Hold(t, response.Status == "101 Switching Protocols" && !strings.Contains(response.Header.Get("X-Echo"), "Secret"),
+			"%s %v", response.Status, response.Header)
 		defer response.Body.Close()
 		conn := response.Body.(io.ReadWriteCloser)
 		for range 2 {
 			fmt.Fprint(conn, "hello\n")
 			got := make([]byte, len(want))
-			if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
-				t.Errorf("%s: %q (%v)", address, got, err)
-			}
+			_, err := io.ReadFull(conn, got)
+			should.Hold(t, err == nil && string(got) == want, "%s: %q (%v)", address, got, err)
 		}
 	}
 }
@@ -391,9 +380,8 @@ func TestAChangeOfProtocolThatWasNotAskedForIsRefused(t *testing.T) {
 			if !strings.HasPrefix(status, "502 host_unreachable") || !strings.Contains(body, "the host changed to a protocol that the request did not name") {
 				t.Errorf("%s %q", status, body)
 			}
-			if err := <-ended; errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error("the host's connection stays open")
-			}
+			err := <-ended
+			should.Hold(t, !errors.Is(err, os.ErrDeadlineExceeded), "the host's connection stays open")
 		})
 	}
 }
@@ -416,44 +404,32 @@ func TestAWebsocketThatIsCompressedIsRefused(t *testing.T) {
 }
 
 func TestAuthoritiesAreKept(t *testing.T) {
-	a, err := newAuthority([]string{"b.example", "a.example"})
-	must.OK(t, err)
-	text, err := a.MarshalText()
-	must.OK(t, err)
+	a := must.Get(newAuthority([]string{"b.example", "a.example"}))(t)
+	text := must.Get(a.MarshalText())(t)
 	b := new(Authority)
 	must.OK(t, b.UnmarshalText(text))
-	if !b.Covers([]string{"a.example", "b.example"}) || b.Covers([]string{"a.example", "c.example"}) || !bytes.Equal(a.CertificatePEM(), b.CertificatePEM()) {
+	if !b.covers([]string{"a.example", "b.example"}) || b.covers([]string{"a.example", "c.example"}) || !bytes.Equal(a.certificatePEM(), b.certificatePEM()) {
 		t.Errorf("it is another one: %v", b.certificate.PermittedDNSDomains)
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(a.CertificatePEM())
-	leaf, err := b.leaf("a.example")
-	must.OK(t, err)
-	if again, _ := b.leaf("a.example"); again != leaf {
-		t.Error("a certificate is not kept")
-	}
-	if _, err := leaf.Leaf.Verify(x509.VerifyOptions{DNSName: "a.example", Roots: pool}); err != nil || !b.permits("a.example") {
-		t.Error(err)
-	}
+	pool.AppendCertsFromPEM(a.certificatePEM())
+	leaf := must.Get(b.leaf("a.example"))(t)
+	again, _ := b.leaf("a.example")
+	should.Hold(t, again == leaf, "a certificate is not kept")
+	_, err := leaf.Leaf.Verify(x509.VerifyOptions{DNSName: "a.example", Roots: pool})
+	should.Hold(t, err == nil && b.permits("a.example"), "%v", err)
 	for _, host := range []string{"c.example", "example"} {
-		if b.permits(host) {
-			t.Errorf("it vouches for %s", host)
-		}
+		should.Hold(t, !b.permits(host), "it vouches for %s", host)
 	}
 	for i := range 2 * mostLeaves {
 		must.OK(t, should.ErrOf(b.leaf(fmt.Sprintf("%d.a.example", i))))
 	}
-	if len(b.leaves) > mostLeaves {
-		t.Errorf("%d certificates are kept", len(b.leaves))
+	should.Hold(t, len(b.leaves) <= mostLeaves, "%d certificates are kept", len(b.leaves))
+	for _, broken := range []string{"", "x", string(a.certificatePEM())} {
+		should.Hold(t, new(Authority).UnmarshalText([]byte(broken)) != nil, "%q is taken for an authority", broken)
 	}
-	for _, broken := range []string{"", "x", string(a.CertificatePEM())} {
-		if new(Authority).UnmarshalText([]byte(broken)) == nil {
-			t.Errorf("%q is taken for an authority", broken)
-		}
-	}
-	if _, err := newAuthority(nil); err == nil {
-		t.Error("an authority for every host")
-	}
+	_, err = newAuthority(nil)
+	should.Hold(t, err != nil, "an authority for every host")
 }
 
 func TestWordsForAModel(t *testing.T) {
@@ -466,7 +442,107 @@ func TestWordsForAModel(t *testing.T) {
 		should.Equal(t, New(options).Summary(), want)
 	}
 	p := New(Options{Mode: Allowlist, Secrets: []Secret{theSecret}})
-	if env := p.Environment(); len(env) != 1 || env["API_KEY"] != theSecret.Placeholder() {
-		t.Errorf("%v", env)
+	env := p.Environment()
+	should.Hold(t, len(env) == 1 && env["API_KEY"] == theSecret.placeholder(), "%v", env)
+}
+
+func describe(all []Secret) string {
+	var b strings.Builder
+	for _, s := range all {
+		fmt.Fprintf(&b, "%s=%s@%v query:%v body:%v\n", s.Name, s.Variable, s.Hosts, s.Query, s.Body)
 	}
+	return b.String()
+}
+
+func TestSecretsAreParsed(t *testing.T) {
+	for list, want := range map[string]string{
+		"":                               "",
+		"KEY@api.example":                "KEY=KEY@[api.example] query:false body:false\n",
+		"KEY@a.example,b.example:8443":   "KEY=KEY@[a.example b.example:8443] query:false body:false\n",
+		"KEY@a.example,query,body,b.c":   "KEY=KEY@[a.example b.c] query:true body:true\n",
+		"KEY=OTHER@a.example":            "KEY=OTHER@[a.example] query:false body:false\n",
+		"A@a.example,query,B@a.example":  "A=A@[a.example] query:true body:false\nB=B@[a.example] query:false body:false\n",
+		"A@a.example , b.example ,query": "A=A@[a.example b.example] query:true body:false\n",
+	} {
+		var items []string
+		if list != "" {
+			items = strings.Split(list, ",")
+		}
+		all, err := ParseSecrets(items)
+		got := describe(all)
+		should.Hold(t, err == nil && got == want, "%q is %q (%v)", list, got, err)
+	}
+	for list, words := range map[string]string{
+		"KEY":                         "has no @",
+		"query":                       "has no @",
+		"KEY@":                        "names no host",
+		"KEY@query":                   "has no host",
+		"@a.example":                  "name of a variable",
+		"1KEY@a.example":              "name of a variable",
+		"MY-KEY@a.example":            "name of a variable",
+		"KEY=@a.example":              "name of a variable",
+		"KEY@*.a.example":             "one by one",
+		"KEY@9.9.9.9":                 "one by one",
+		"KEY@https://a.example":       "scheme",
+		"KEY@10.0.0.1":                "open internet",
+		"KEY@a.example,KEY@b.example": "given twice",
+		"KEY@me@a.example":            "user name",
+		"KEY@a.example GET /x":        "--allow-domain or --allow-private",
+	} {
+		should.Fail(t, should.ErrOf(ParseSecrets(strings.Split(list, ","))), words, "%q", list)
+	}
+}
+
+func TestValuesOfSecrets(t *testing.T) {
+	for value, words := range map[string]string{
+		"sk-1234567890abcdef\n": "", "short12": "7 bytes", "": "0 bytes", "sk-1234567890\nabcdef": "fits into no header",
+		"localhost": "cannot be masked", "12345678": "cannot be masked",
+	} {
+		s := Secret{Name: "KEY", Variable: "OTHER"}
+		err := s.Fill(func(name string) (string, bool) { return value, name == "OTHER" })
+		if words == "" && (err != nil || s.Value != strings.TrimSpace(value)) || words != "" && (err == nil || !strings.Contains(err.Error(), words)) {
+			t.Errorf("%q: %v", value, err)
+		}
+		should.Hold(t, err == nil || value == "" || !strings.Contains(err.Error(), value), "the error has the value in it: %v", err)
+	}
+	s := Secret{Name: "KEY", Variable: "OTHER"}
+	should.Fail(t, s.Fill(func(string) (string, bool) { return "", false }), "the variable OTHER is not set")
+	if got := s.placeholder(); got != (Secret{Name: "KEY"}).placeholder() || !strings.HasPrefix(got, "sandbox-secret-KEY-placeholder-") {
+		t.Errorf("the placeholder is %s", got)
+	}
+}
+
+func FuzzParseSecrets(f *testing.F) {
+	f.Add("KEY@a.example,query,B=C@b.example")
+	f.Fuzz(func(t *testing.T, list string) {
+		all, err := ParseSecrets(strings.Split(list, ","))
+		if err != nil {
+			return
+		}
+		for _, s := range all {
+			if len(s.Hosts) == 0 || !variableName.MatchString(s.Name) {
+				t.Errorf("%q is %s", list, describe(all))
+			}
+		}
+	})
+}
+
+func FuzzRevealingBody(f *testing.F) {
+	key := theSecret.placeholder()
+	for _, seed := range []string{"", key, key[:20], "a" + key + key + key[:30], "sandbox-sandbox-secret-" + key, key[:len(key)-1] + key} {
+		f.Add(seed, false)
+		f.Add(seed, true)
+	}
+	rt := &route{secrets: []Secret{theSecret, {Name: "API", Value: "another-value"}}}
+	all := func(Secret) bool { return true }
+	f.Fuzz(func(t *testing.T, text string, inBytes bool) {
+		var from io.Reader = strings.NewReader(text)
+		if inBytes {
+			from = iotest.OneByteReader(from)
+		}
+		body := &revealingBody{ReadCloser: io.NopCloser(from), replacer: rt.replacer(all, plainly), placeholders: rt.placeholders(all)}
+		got, err := io.ReadAll(body)
+		want := rt.replacer(all, plainly).Replace(text)
+		should.Hold(t, err == nil && string(got) == want, "%q became %q instead of %q (%v)", text, got, want, err)
+	})
 }

@@ -15,7 +15,7 @@ func askPlainly(h http.Header) {
 	h.Set("Accept-Encoding", "gzip")
 }
 
-// decode makes the body of an answer one that can be masked, or says why that cannot be. The transport does not decode
+// decode makes an answer's body one that can be masked, or says why that cannot be. The transport does not decode
 // by itself: it looks at the first encoding alone, and drops the others.
 func decode(response *http.Response, isHead bool) *refusal {
 	switch {
@@ -44,7 +44,7 @@ func unmaskable(why string) *refusal {
 	return &refusal{status: http.StatusBadGateway, rule: "encoding", words: why + ", in which values of secrets could not be masked"}
 }
 
-// encodingsOf returns all encodings of an answer that change it.
+// encodingsOf returns an answer's encodings that change it.
 func encodingsOf(h http.Header) (encodings []string) {
 	for _, one := range strings.Split(strings.Join(h["Content-Encoding"], ","), ",") {
 		if one = strings.ToLower(strings.TrimSpace(one)); one != "" && one != "identity" {

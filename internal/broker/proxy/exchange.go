@@ -53,12 +53,12 @@ func (p *Proxy) begin(r *http.Request) *exchange {
 	x := &exchange{proxy: p, session: p.session(c.Session)}
 	x.entry = netlog.Entry{Time: time.Now(), Session: c.Session, Run: c.Run, Kind: "proxy", Method: r.Method, Allowed: true}
 	l := p.options.Limits
-	tooLong := &refusal{status: http.StatusGatewayTimeout, rule: "time_limit", words: fmt.Sprintf("it took longer than %v; the server's user can set --network-timeout", l.Total)}
+	tooLong := &refusal{status: http.StatusGatewayTimeout, rule: "time_limit", words: fmt.Sprintf("it took longer than %v", l.Total)}
 	ctx, stop := context.WithTimeoutCause(r.Context(), l.Total, tooLong)
 	x.stop = stop
 	x.ctx, x.cancel = context.WithCancelCause(ctx)
 	x.idle = time.AfterFunc(l.Idle, func() {
-		x.cancel(&refusal{status: http.StatusGatewayTimeout, rule: "idle_limit", words: fmt.Sprintf("nothing came for %v; the server's user can set --network-idle-timeout", l.Idle)})
+		x.cancel(&refusal{status: http.StatusGatewayTimeout, rule: "idle_limit", words: fmt.Sprintf("nothing came for %v", l.Idle)})
 	})
 	return x
 }
@@ -91,7 +91,7 @@ func (x *exchange) limit() *refusal {
 const (
 	// slotWait is the time for which a request waits for others of its session to end.
 	slotWait = 15 * time.Second
-	// maxWaiting limits the waiting requests of a session, as each holds its headers. By HTTP/2 there could be thousands.
+	// maxWaiting limits the waiting requests in a session, as each holds its headers. By HTTP/2 there could be thousands.
 	maxWaiting = 256
 	// quietWait is the time without a byte after which a tunnel does not count as one of the session's connections, until the next byte.
 	quietWait = 250 * time.Millisecond
@@ -112,7 +112,7 @@ func (x *exchange) enter() *refusal {
 		return nil
 	}
 	return &refusal{status: http.StatusServiceUnavailable, rule: "connection_limit", words: fmt.Sprintf(
-		"this session has %d connections in use, the most at a time; use fewer, or the server's user can set --network-connections", x.proxy.options.Limits.Connections)}
+		"this session has %d connections in use, the most at a time; use fewer", x.proxy.options.Limits.Connections)}
 }
 
 // resume takes one of the session's connections if the exchange holds none.
@@ -163,18 +163,18 @@ func (x *exchange) count(own, all *atomic.Int64, n int) error {
 	return limit
 }
 
-// over returns the bound that this many bytes exceed, of this exchange and of its session.
+// over returns the bound that this many bytes exceed: the exchange's or its session's.
 func (x *exchange) over(own, all int64) *refusal {
 	l := x.proxy.options.Limits
 	all = max(all, x.session.sent.Load(), x.session.received.Load())
-	exceeds := func(what string, most int64, setting string) *refusal {
-		return &refusal{status: http.StatusForbidden, rule: "byte_limit", words: fmt.Sprintf("%s may send and receive %s each way; the server's user can set %s", what, humanize.IBytes(uint64(most)), setting)}
+	exceeds := func(what string, most int64) *refusal {
+		return &refusal{status: http.StatusForbidden, rule: "byte_limit", words: fmt.Sprintf("%s may send and receive %s each way", what, humanize.IBytes(uint64(most)))}
 	}
 	switch {
 	case own > l.RequestBytes:
-		return exceeds("a request", l.RequestBytes, "--network-request-limit")
+		return exceeds("a request", l.RequestBytes)
 	case all > l.SessionBytes:
-		return exceeds("a session", l.SessionBytes, "--network-byte-limit")
+		return exceeds("a session", l.SessionBytes)
 	}
 	return nil
 }
@@ -217,8 +217,7 @@ func addressDenied(t target) *refusal {
 	return &refusal{status: http.StatusForbidden, rule: ruleAddress, words: t.name + " has an address that is private, local or reserved; only hosts on the open internet are reached, whatever is allowed, and those of --allow-private"}
 }
 
-// refuse answers a request with the words, which are the reason of the status line as well: it is all that many
-// clients show.
+// refuse answers a request with the words, which are the status line's reason as well: it is all that many clients show.
 func (x *exchange) refuse(w http.ResponseWriter, r *http.Request, problem *refusal) {
 	x.entry.Rule, x.entry.Status = cmp.Or(problem.asked, problem.rule), problem.status
 	x.entry.Allowed = problem.status >= http.StatusInternalServerError

@@ -112,9 +112,8 @@ func newWorld(t testing.TB, options Options, handler http.HandlerFunc) *world {
 	options.Log = w.log
 	w.proxy = New(options)
 	var err error
-	if w.internet, err = newAuthority([]string{"example", "corp", "10.0.0.0/8"}); err != nil {
-		t.Fatal(err)
-	}
+	w.internet, err = newAuthority([]string{"example", "corp", "10.0.0.0/8"})
+	must.OK(t, err)
 	w.plain = httptest.NewServer(handler)
 	w.tls = httptest.NewUnstartedServer(handler)
 	w.tls.EnableHTTP2 = true
@@ -157,12 +156,10 @@ func newWorld(t testing.TB, options Options, handler http.HandlerFunc) *world {
 		}
 		return (&net.Dialer{}).DialContext(ctx, "tcp", host.Listener.Addr().String())
 	}
-	if len(w.proxy.EndedHosts()) > 0 {
+	if len(w.proxy.endedHosts()) > 0 {
 		_, kept, err := w.proxy.Trust("s", nil)
 		w.session = new(Authority)
-		if err != nil || w.session.UnmarshalText(kept) != nil {
-			t.Fatal(err)
-		}
+		must.Hold(t, err == nil && w.session.UnmarshalText(kept) == nil, "%v", err)
 	}
 	server := httptest.NewUnstartedServer(w.proxy)
 	w.address = server.Listener.Addr().String()
@@ -235,8 +232,7 @@ func (w *world) client() *http.Client {
 // get asks for an address, with headers, and returns the status line and the body.
 func (w *world) get(address string, header ...string) (status, body string) {
 	w.t.Helper()
-	r, err := http.NewRequest(http.MethodGet, address, nil)
-	must.OK(w.t, err)
+	r := must.Get(http.NewRequest(http.MethodGet, address, nil))(w.t)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -264,9 +260,7 @@ func (w *world) newest(before int) netlog.Entry {
 		if all, total := w.log.Of("s"); total > before {
 			return all[len(all)-1]
 		}
-		if time.Now().After(deadline) {
-			w.t.Fatal("nothing was recorded")
-		}
+		must.Hold(w.t, !time.Now().After(deadline), "nothing was recorded")
 	}
 }
 
@@ -275,8 +269,7 @@ func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
 // raw sends bytes to the proxy and returns all that comes back.
 func (w *world) raw(sent string) string {
 	w.t.Helper()
-	conn, err := net.Dial("tcp", w.address)
-	must.OK(w.t, err)
+	conn := must.Get(net.Dial("tcp", w.address))(w.t)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	fmt.Fprint(conn, sent)
@@ -289,11 +282,9 @@ const connectPublic = "CONNECT public.example:443 HTTP/1.1\r\nHost: public.examp
 // tunnel returns a connection that the proxy has opened to the public host.
 func (w *world) tunnel() net.Conn {
 	w.t.Helper()
-	conn, err := net.Dial("tcp", w.address)
-	must.OK(w.t, err)
+	conn := must.Get(net.Dial("tcp", w.address))(w.t)
 	fmt.Fprint(conn, connectPublic)
-	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
-	must.OK(w.t, err)
+	response := must.Get(http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect}))(w.t)
 	response.Body.Close()
 	return conn
 }

@@ -14,13 +14,13 @@ import (
 
 const (
 	maxHeaderBytes = 32 << 10  // of a request inside a tunnel
-	maxAnswerBytes = 256 << 10 // of the headers of an answer
-	// The memory of HTTP/2 for a body that is not read: of a host for each request, and of code, which holds more connections.
+	maxAnswerBytes = 256 << 10 // of an answer's headers
+	// HTTP/2's memory for an unread body: a host's for each request, and code's, which holds more connections.
 	hostWindow = 256 << 10
 	codeWindow = 64 << 10 // clients send as much before they hear of a smaller one
-	maxStreams = 16       // requests of one connection of HTTP/2 at a time
+	maxStreams = 16       // concurrent requests on one HTTP/2 connection
 	tlsTimeout = 15 * time.Second
-	keepIdle   = 30 * time.Second // a connection to a host, between two requests of one tunnel
+	keepIdle   = 30 * time.Second // a connection to a host, between two requests in one tunnel
 )
 
 // route is the target of requests and their treatment on the way.
@@ -60,7 +60,7 @@ func (p *Proxy) route(t target, v verdict, upstream net.Conn) *route {
 	return rt
 }
 
-// forward sends a request to its host, and the answer back. It answers nothing where it returns a refusal.
+// forward sends a request to its host, and the answer back. It gives no answer where it returns a refusal.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange, rt *route) *refusal {
 	x.entry.Path = r.URL.EscapedPath()
 	if r.Method == http.MethodConnect {
@@ -88,7 +88,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange, rt 
 	})
 	problem := p.reveal(out, rt)
 	if !stop() {
-		<-ended // nothing may be done with w after the handler's end
+		<-ended // w may not be used after the handler's end
 	}
 	if problem != nil {
 		return cmp.Or(x.limit(), problem)

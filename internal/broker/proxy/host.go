@@ -26,7 +26,7 @@ type Host struct {
 	original string
 }
 
-// webPorts are the ports of an entry without a port of its own.
+// webPorts are the ports of an entry without its own port.
 var webPorts = []uint16{80, 443}
 
 // parseHost reads api.example.com, *.example.com, example.com:8443 or a public address, each alone or with the allowed requests, as
@@ -129,7 +129,7 @@ func parseHosts(written []string, inside bool) ([]Host, error) {
 // String returns the entry as it was written.
 func (h Host) String() string { return h.original }
 
-// authorized returns the name constraint by which an Authority vouches for the hosts of the entry.
+// authorized returns the name constraint by which an Authority vouches for the entry's hosts.
 func (h Host) authorized() string {
 	if h.network.IsValid() {
 		return h.network.String()
@@ -137,7 +137,7 @@ func (h Host) authorized() string {
 	return h.name
 }
 
-// allows reports whether the entry covers a port of a host, given by its normalized name.
+// allows reports whether the entry covers a host's port, given by its normalized name.
 func (h Host) allows(t target) bool {
 	if h.port != 0 && h.port != t.port || h.port == 0 && !slices.Contains(webPorts, t.port) {
 		return false
@@ -180,7 +180,7 @@ func normalize(written string) (string, error) {
 		return "", errors.New("there is no address in the brackets")
 	}
 	name, err := names.ToASCII(strings.TrimSuffix(written, "."))
-	name = strings.TrimSuffix(name, ".") // a dot of another script
+	name = strings.TrimSuffix(name, ".") // a dot in another script
 	again, unstable := names.ToASCII(name)
 	if err != nil || unstable != nil || again != name {
 		return "", errors.New("it is no name of DNS")
@@ -204,7 +204,7 @@ type target struct {
 	port uint16
 }
 
-// parseTarget reads the authority of a request. The error does not quote it.
+// parseTarget reads a request's authority. The error does not quote it.
 func parseTarget(authority string, usual uint16) (target, error) {
 	host, port, ok := splitPort(authority)
 	t := target{port: usual}
@@ -223,7 +223,7 @@ func parseTarget(authority string, usual uint16) (target, error) {
 // address returns the form that a dialer takes.
 func (t target) address() string { return net.JoinHostPort(t.name, strconv.Itoa(int(t.port))) }
 
-// authority returns the target as it stands in an address of a scheme with a usual port.
+// authority returns the target as it stands in an address in a scheme with a usual port.
 func (t target) authority(usual uint16) string {
 	if t.port != usual {
 		return t.address()

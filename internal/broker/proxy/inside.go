@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxHeld is the most looked-up names of a session that lead inside.
+	// maxHeld limits a session's looked-up names that lead inside.
 	maxHeld = 1000
-	// maxTried limits the addresses of a name that are tried.
+	// maxTried limits addresses for a name that are tried.
 	maxTried = 4
 )
 
 // settle fixes the addresses to connect to if a target's may not be public: once for a session, so that a name that leads elsewhere later is
-// of no use. It looks up nothing if no such address could be allowed.
+// of no use. It makes no look-up if no such address could be allowed.
 func (x *exchange) settle(t target, v verdict, r *http.Request) ([]netip.Addr, *refusal) {
 	p := x.proxy
 	if !v.inside && p.options.Ask == nil && !slices.ContainsFunc(p.options.Hosts, func(h Host) bool { return h.network.IsValid() }) {

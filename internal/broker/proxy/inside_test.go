@@ -68,44 +68,38 @@ func TestANameInsideIsHeld(t *testing.T) {
 	w := newWorld(t, Options{Mode: Allowlist, Hosts: insides("gitlab.corp:80")}, hello)
 	for _, leads := range []string{anInside, "127.0.0.1", "10.201.77.4"} {
 		w.names.lead(insideHost, leads)
-		if status, body := w.get("http://gitlab.corp/"); body != "hello" || w.names.taken() != anInside+":80" {
-			t.Errorf("when it leads to %s: %s %s", leads, status, body)
-		}
+		status, body := w.get("http://gitlab.corp/")
+		should.Hold(t, body == "hello" && w.names.taken() == anInside+":80", "when it leads to %s: %s %s", leads, status, body)
 	}
 	should.Equal(t, w.names.lookups, 1, "it was looked up")
 	w.proxy.Forget("s")
 	w.names.lead(insideHost, "127.0.0.1")
-	if status, _ := w.get("http://gitlab.corp/"); !strings.Contains(status, "address_denied") || w.names.taken() != "" {
-		t.Errorf("in the next session: %s", status)
-	}
+	status, _ := w.get("http://gitlab.corp/")
+	should.Hold(t, strings.Contains(status, "address_denied") && w.names.taken() == "", "in the next session: %s", status)
 }
 
 // A policy that is changed while a session goes on counts for what the session has looked up before.
 func TestANameIsNotHeldBeyondThePolicy(t *testing.T) {
 	w := newWorld(t, Options{Mode: Allowlist, Hosts: insides("gitlab.corp:80")}, hello)
 	w.names.lead(insideHost, anInside)
-	if _, body := w.get("http://gitlab.corp/"); body != "hello" {
-		t.Fatal(body)
-	}
+	_, body := w.get("http://gitlab.corp/")
+	must.Hold(t, body == "hello", "%v", body)
 	w.names.taken()
 	w.proxy.options.Hosts = append(hosts(insideHost), insides("10.201.78.0/24:80")...)
-	if status, _ := w.get("http://gitlab.corp/"); !strings.Contains(status, "address_denied") || w.names.taken() != "" {
-		t.Error(status)
-	}
+	status, _ := w.get("http://gitlab.corp/")
+	should.Hold(t, strings.Contains(status, "address_denied") && w.names.taken() == "", "%v", status)
 }
 
 // This machine's listeners are out of reach, the server's own among them, whatever address of it a name leads to.
 func TestThisMachineIsNotReachedAsAHostInside(t *testing.T) {
-	addresses, err := net.InterfaceAddrs()
-	must.OK(t, err)
+	addresses := must.Get(net.InterfaceAddrs())(t)
 	w := newWorld(t, Options{Mode: Allowlist, Hosts: insides("gitlab.corp:80")}, hello)
 	for _, a := range addresses {
 		ip := a.(*net.IPNet).IP.String()
 		w.proxy.Forget("s")
 		w.names.lead(insideHost, ip)
-		if status, _ := w.get("http://gitlab.corp/"); !strings.Contains(status, "address_denied") || w.names.taken() != "" {
-			t.Errorf("%s: %s", ip, status)
-		}
+		status, _ := w.get("http://gitlab.corp/")
+		should.Hold(t, strings.Contains(status, "address_denied") && w.names.taken() == "", "%s: %s", ip, status)
 	}
 }
 
@@ -139,8 +133,7 @@ func TestRequestsToARestrictedHost(t *testing.T) {
 	} {
 		w := newWorld(t, options, echo)
 		w.names.lead(insideHost, anInside)
-		r, err := http.NewRequest(test.method, test.address, nil)
-		must.OK(t, err)
+		r := must.Get(http.NewRequest(test.method, test.address, nil))(t)
 		r.Header.Set("User-Agent", "")
 		if name, value, ok := strings.Cut(test.header, ": "); ok {
 			r.Header.Set(name, value)
@@ -152,9 +145,8 @@ func TestRequestsToARestrictedHost(t *testing.T) {
 		status, body := w.do(r)
 		should.Contain(t, status+" "+body, test.want, "%s %s %s", test.method, test.address, test.header)
 		if strings.HasPrefix(test.want, "request_denied") {
-			if e := w.newest(0); e.Rule != "request_denied" || e.Allowed || e.Path == "" {
-				t.Errorf("%s: recorded as %+v", test.address, e)
-			}
+			e := w.newest(0)
+			should.Hold(t, e.Rule == "request_denied" && !e.Allowed && e.Path != "", "%s: recorded as %+v", test.address, e)
 		}
 	}
 }
@@ -191,9 +183,8 @@ func TestTricksAtARestrictedHost(t *testing.T) {
 		reached := strings.Join(seen, ", ")
 		seen = nil
 		mu.Unlock()
-		if !strings.Contains(got, test.want) || reached != test.reached {
-			t.Errorf("%s: the host saw %q, the answer is %q", test.name, reached, got)
-		}
+		should.Hold(t, strings.Contains(got, test.want) && reached == test.reached,
+			"%s: the host saw %q, the answer is %q", test.name, reached, got)
 	}
 }
 
@@ -211,13 +202,10 @@ func TestATunnelToARestrictedHostEndsHere(t *testing.T) {
 		{anInside, anInside, "/api/x", "200"},
 		{anInside, anInside, "/admin", "403"},
 	} {
-		conn, err := net.Dial("tcp", w.address)
-		must.OK(t, err)
+		conn := must.Get(net.Dial("tcp", w.address))(t)
 		fmt.Fprintf(conn, "CONNECT %s:443 HTTP/1.1\r\nHost: %[1]s:443\r\n\r\n", test.host)
 		response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Fatal(err, response)
-		}
+		must.Hold(t, err == nil && response.StatusCode == http.StatusOK, "%v %v", err, response)
 		response.Body.Close()
 		inside := tls.Client(conn, &tls.Config{ServerName: test.name, RootCAs: pool})
 		got := "tls"
@@ -248,10 +236,9 @@ func TestASecretGoesToItsHostInsideAlone(t *testing.T) {
 		"http://gitlab.corp:8080/api/x": "placeholder_denied",
 		"http://gitlab.corp:443/api/x":  "placeholder_denied",
 	} {
-		status, body := w.get(address, "Authorization", "Bearer "+secret.Placeholder())
-		if got := status + " " + body; !strings.Contains(got, want) || strings.Contains(got, secretValue) {
-			t.Errorf("%s: %s", address, got)
-		}
+		status, body := w.get(address, "Authorization", "Bearer "+secret.placeholder())
+		got := status + " " + body
+		should.Hold(t, strings.Contains(got, want) && !strings.Contains(got, secretValue), "%s: %s", address, got)
 	}
 }
 
@@ -326,9 +313,8 @@ func TestWhatAPersonIsAsked(t *testing.T) {
 			if strings.HasPrefix(test.address, "https:") && !strings.Contains(test.rule, "denied") {
 				return // a tunnel is recorded at its end
 			}
-			if e := w.newest(0); e.Rule != test.rule {
-				t.Errorf("recorded as %+v", e)
-			}
+			e := w.newest(0)
+			should.Hold(t, e.Rule == test.rule, "recorded as %+v", e)
 		})
 	}
 }
@@ -350,8 +336,7 @@ func TestAQuestionEndsWithItsRequest(t *testing.T) {
 		return ask.Deny, context.Cause(ctx)
 	})
 	w := newWorld(t, Options{Mode: Allowlist, Ask: asker}, hello)
-	conn, err := net.Dial("tcp", w.address)
-	must.OK(t, err)
+	conn := must.Get(net.Dial("tcp", w.address))(t)
 	_, _ = io.WriteString(conn, "GET http://public.example/ HTTP/1.1\r\nHost: public.example\r\n\r\n")
 	<-begun
 	conn.Close()

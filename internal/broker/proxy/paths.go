@@ -65,7 +65,7 @@ func (r requests) wrong() string {
 	return ""
 }
 
-// allow reports whether a request is allowed under each of plainPath's readings of its path, because its server may use any of them.
+// allow reports whether a request is allowed under each reading of its path by plainPath, because its server may use any.
 func (r requests) allow(method string, readings []string) bool {
 	return (r.methods == nil || slices.Contains(r.methods, method)) &&
 		!slices.ContainsFunc(readings, func(asked string) bool { return !r.covers(asked) })
@@ -95,11 +95,11 @@ func (r requests) covers(asked string) bool {
 	}
 }
 
-// encodedSlash is the form of a slash that belongs to a segment, in one of plainPath's readings.
+// encodedSlash is the form of a slash within a segment, in one of plainPath's readings.
 const encodedSlash = "%2F"
 
-// plainPath returns the path of an address as servers read it: decoded, and, if slashes in it are encoded in two ways, first with these as
-// parts of their segments, and then as slashes. nil: there may be more readings, because a server could take some part for another path once
+// plainPath returns an address's path as servers read it: decoded, and, if slashes in it are encoded in two ways, first with these as
+// segment parts, and then as slashes. nil: there may be more readings, because a server could take some part for another path once
 // it decodes, cleans or cuts it. Each begins with a slash, and the first is of one path alone.
 func plainPath(u *url.URL) []string {
 	p := u.Path
@@ -162,7 +162,7 @@ var overrides = []string{
 	"http2-settings",
 }
 
-// restrict removes the parts of a request that would make a server take it for another one.
+// restrict removes request parts that would make a server take it for another one.
 func restrict(out *http.Request) {
 	maps.DeleteFunc(out.Header, func(name string, _ []string) bool { return slices.Contains(overrides, variable(name)) })
 }

@@ -1,11 +1,10 @@
 // Package proxy is the HTTP proxy through which code in a sandbox without a network reaches the hosts that are allowed.
 //
-// Start with New; Proxy is an http.Handler for CONNECT and for requests in absolute form, each with a caller.Caller in
-// its context. The proxy resolves names and connects, to public addresses, and to private ones of hosts that are allowed by
-// name. A tunnel carries TLS to its host, or HTTP that is read. For the hosts of secrets TLS ends here, with a certificate of
-// the session's own Authority: placeholders become values on the way out, and values are masked on the way back, so that code
-// never sees one. TLS also ends here for hosts with restricted methods and paths.
-// Bytes, connections and times are bounded, and every request is recorded in a netlog.Log.
+// Start with New; Proxy is an http.Handler for CONNECT and for requests in absolute form, each with a caller.Caller in its context. The
+// proxy resolves names and connects, to public addresses, and to private ones of hosts that are allowed by name. A tunnel carries TLS to
+// its host, or HTTP that is read. For the hosts of secrets TLS ends here, with a certificate of the session's own Authority: placeholders
+// become values on the way out, and values are masked on the way back, so that code never sees one. TLS also ends here for hosts with
+// restricted methods and paths. Bytes, connections and times are bounded, and every request is recorded in a netlog.Log.
 package proxy
 
 import (
@@ -40,8 +39,8 @@ type Mode string
 // The modes.
 const (
 	None      Mode = "none"      // no host
-	Allowlist Mode = "allowlist" // those of Options.Hosts and of secrets
-	Open      Mode = "open"      // every public one on the ports of web servers, and those of the allow list
+	Allowlist Mode = "allowlist" // Options.Hosts, and those with secrets
+	Open      Mode = "open"      // every public one on web ports, and the allow list
 )
 
 // Modes are all of them.
@@ -53,14 +52,26 @@ type Options struct {
 	Hosts   []Host
 	Secrets []Secret // with their values; their hosts are allowed as well
 	Limits  Limits
-	Log     *netlog.Log // default: nothing is recorded
-	// Roots verify the certificates of hosts. Nil: this machine's.
+	Log     *netlog.Log // may be nil
+	// Roots verify host certificates. Nil: this machine's.
 	Roots *x509.CertPool
-	// Ask is asked about refused requests that may be allowed. Nil: nobody is.
+	// Ask is asked about refused requests that may be allowed. May be nil.
 	Ask ask.Asker
+	// Indexes answer requests for packages, whatever the mode. Nil: there are none.
+	Indexes Indexes
 }
 
-// Limits bound the bytes that a session may send and receive. The zero value of each field means its default.
+// Indexes are hosts with packages.
+type Indexes interface {
+	// Hosts are their names.
+	Hosts() []string
+	// Serves reports whether a host, as host:port, is one of them.
+	Serves(host string) bool
+	// Answer answers a request for packages, whose URL has the host, and records it. It returns false, without an answer, for another request.
+	Answer(w http.ResponseWriter, r *http.Request) bool
+}
+
+// Limits bound the bytes that a session may send and receive. Each field's zero value means its default.
 type Limits struct {
 	Connections  int           // of a session in use at a time; default 32
 	RequestBytes int64         // of a request or a tunnel, each way; default 1 GiB
@@ -70,12 +81,7 @@ type Limits struct {
 	Total        time.Duration // how long one may take; default 1 h
 }
 
-// DefaultLimits returns the defaults.
-func DefaultLimits() Limits {
-	return Limits{Connections: 32, RequestBytes: 1 << 30, SessionBytes: 10 << 30, Idle: 5 * time.Minute, Total: time.Hour}
-}
-
-// Proxy lets requests of sessions through. Its methods may be called by any goroutine.
+// Proxy lets sessions' requests through. Its methods may be called by any goroutine.
 type Proxy struct {
 	options Options
 	mask    *secrets.Masker
@@ -90,7 +96,7 @@ type Proxy struct {
 	sessions map[string]*session
 }
 
-// session is the state of one session.
+// session is one session's state.
 type session struct {
 	connections    *semaphore.Weighted
 	waiting        atomic.Int32 // for one of them
@@ -103,11 +109,9 @@ type session struct {
 
 // New makes a proxy.
 func New(options Options) *Proxy {
-	d := DefaultLimits()
 	l := &options.Limits
-	l.Connections = cmp.Or(l.Connections, d.Connections)
-	l.RequestBytes, l.SessionBytes = cmp.Or(l.RequestBytes, d.RequestBytes), cmp.Or(l.SessionBytes, d.SessionBytes)
-	l.Idle, l.Total = cmp.Or(l.Idle, d.Idle), cmp.Or(l.Total, d.Total)
+	l.Connections, l.RequestBytes, l.SessionBytes = cmp.Or(l.Connections, 32), cmp.Or(l.RequestBytes, 1<<30), cmp.Or(l.SessionBytes, 10<<30)
+	l.Idle, l.Total = cmp.Or(l.Idle, 5*time.Minute), cmp.Or(l.Total, time.Hour)
 	options.Mode = cmp.Or(options.Mode, None)
 	if options.Log == nil {
 		options.Log = new(netlog.Log)
@@ -130,7 +134,7 @@ func (p *Proxy) TakeOver(from *Proxy) {
 	p.out.Set(p.options.Limits.HourBytes)
 }
 
-// Values are the values of the secrets by name, for a masker.
+// Values are the secrets' values by name, for a masker.
 func (o Options) Values() map[string]string {
 	values := make(map[string]string)
 	for _, s := range o.Secrets {
@@ -139,19 +143,19 @@ func (o Options) Values() map[string]string {
 	return values
 }
 
-// Environment returns the variables of the secrets, each with its placeholder.
+// Environment returns the secrets' variables, each with its placeholder.
 func (p *Proxy) Environment() map[string]string {
 	env := make(map[string]string)
 	for _, s := range p.options.Secrets {
-		env[s.Name] = s.Placeholder()
+		env[s.Name] = s.placeholder()
 	}
 	return env
 }
 
-// EndedHosts are the hosts for which TLS ends here, and for which an Authority is made: hosts of secrets, and those with restricted
-// requests.
-func (p *Proxy) EndedHosts() []string {
-	var hosts []string
+// endedHosts are the hosts for which TLS ends here, and for which an Authority is made: those with secrets, package indexes, and those with
+// restricted requests.
+func (p *Proxy) endedHosts() []string {
+	hosts := p.indexHosts()
 	for _, h := range p.options.Hosts {
 		if h.only != nil {
 			hosts = append(hosts, h.authorized())
@@ -166,16 +170,34 @@ func (p *Proxy) EndedHosts() []string {
 	return slices.Compact(hosts)
 }
 
+func (p *Proxy) indexHosts() (hosts []string) {
+	if p.options.Indexes == nil {
+		return nil
+	}
+	for _, written := range p.options.Indexes.Hosts() {
+		if name, err := normalize(written); err == nil {
+			hosts = append(hosts, name)
+		}
+	}
+	return hosts
+}
+
+// EndsForCode reports whether TLS ends here for hosts that any program may reach, and not installers alone.
+func (p *Proxy) EndsForCode() bool {
+	return p.options.Mode != None && (len(p.options.Secrets) > 0 || slices.ContainsFunc(p.options.Hosts, func(h Host) bool { return h.only != nil }) ||
+		slices.ContainsFunc(p.indexHosts(), func(name string) bool { return p.judge(target{name, 443}).denied == nil }))
+}
+
 // Trust returns the certificate, in PEM, that a session's code must trust, and the data to keep for the session: its authority with the
 // private key, which is made anew if the kept one does not fit the hosts for which TLS ends here. Both are empty if there are none. Without
 // it those hosts cannot be reached.
 func (p *Proxy) Trust(session string, kept []byte) (certificate string, keep []byte, err error) {
-	hosts := p.EndedHosts()
+	hosts := p.endedHosts()
 	if len(hosts) == 0 {
 		return "", nil, nil
 	}
 	a := new(Authority)
-	if len(kept) == 0 || a.UnmarshalText(kept) != nil || !a.Covers(hosts) {
+	if len(kept) == 0 || a.UnmarshalText(kept) != nil || !a.covers(hosts) {
 		if a, err = newAuthority(hosts); err != nil {
 			return "", nil, err
 		}
@@ -187,7 +209,7 @@ func (p *Proxy) Trust(session string, kept []byte) (certificate string, keep []b
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.authority = a
-	return string(a.CertificatePEM()), keep, nil
+	return string(a.certificatePEM()), keep, nil
 }
 
 func (p *Proxy) authority(s *session) *Authority {
@@ -196,7 +218,7 @@ func (p *Proxy) authority(s *session) *Authority {
 	return s.authority
 }
 
-// Forget drops the state of a session that ended: its authority, and its counts of bytes.
+// Forget drops the state for a session that ended: its authority and byte counts.
 func (p *Proxy) Forget(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +260,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, x *exchange) *refu
 	}
 	x.entry.Host = t.authority(usual)
 	v := p.judge(t)
-	if v.isAskable {
+	v.isIndex = p.options.Indexes != nil && p.options.Indexes.Serves(t.address())
+	if v.isAskable && !v.isIndex {
 		q := ask.Question{Host: t.address(), How: how(r)}
 		if v.denied.rule == ruleAddress {
 			q.Address = t.name
@@ -250,7 +273,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, x *exchange) *refu
 	if v.denied == nil {
 		v.held, v.denied = x.settle(t, v, r)
 	}
-	if v.denied != nil && !isExplained(r, t) {
+	if v.denied != nil && !v.isIndex && !isExplained(r, t) {
 		return v.denied
 	}
 	if problem := x.enter(); problem != nil {
@@ -260,6 +283,12 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, x *exchange) *refu
 		return p.connect(w, r, x, t, v)
 	}
 	rt := p.route(t, v, nil)
+	if x.answered(w, r, rt) {
+		return nil
+	}
+	if v.denied != nil {
+		return v.denied
+	}
 	rt.transport.DisableKeepAlives = true
 	return p.forward(w, r, x, rt)
 }
@@ -270,8 +299,23 @@ func isExplained(r *http.Request, t target) bool {
 	return r.Method == http.MethodConnect && t.port == 80
 }
 
+// answered answers a request to an index, if it is for packages.
+func (x *exchange) answered(w http.ResponseWriter, r *http.Request, rt *route) bool {
+	if !rt.isIndex {
+		return false
+	}
+	r = r.Clone(r.Context())
+	r.URL.Host = rt.address()
+	answered := x.proxy.options.Indexes.Answer(w, r)
+	if answered {
+		x.silent.Store(true)
+	}
+	return answered
+}
+
 // verdict is the policy's decision on a target.
 type verdict struct {
+	isIndex   bool     // requests for packages are answered all the same
 	denied    *refusal // nil: it is reached
 	isAskable bool     // a person may allow it all the same
 	inside    bool     // its address may be private

@@ -15,7 +15,7 @@ import (
 // maxWholeBody is the largest body, in bytes, that is read before it is sent.
 const maxWholeBody = 256 << 10
 
-// reveal puts values in the place of the placeholders of the route's secrets, and refuses a request in which there is
+// reveal replaces the placeholders of the route's secrets by the values, and refuses a request in which there is
 // one that may not be there. A body that is longer, or of unknown length, is not looked through for that.
 func (p *Proxy) reveal(out *http.Request, rt *route) *refusal {
 	inHeaders := rt.replacer(func(Secret) bool { return true }, plainly)
@@ -69,20 +69,19 @@ func (p *Proxy) revealBody(out *http.Request, rt *route) *refusal {
 // placeholderIn returns the first secret with its placeholder in the text.
 func (p *Proxy) placeholderIn(text string) (Secret, bool) {
 	for _, s := range p.options.Secrets {
-		if strings.Contains(text, s.Placeholder()) {
+		if strings.Contains(text, s.placeholder()) {
 			return s, true
 		}
 	}
 	return Secret{}, false
 }
 
-// replacer replaces the placeholders of those of the route's secrets that may be there, each by its value as it is
-// written there.
+// replacer replaces placeholders for the route's secrets that may be there, each by its value as it is written there.
 func (rt *route) replacer(allowed func(Secret) bool, escape func(string) string) *strings.Replacer {
 	var pairs []string
 	for _, s := range rt.secrets {
 		if allowed(s) {
-			pairs = append(pairs, s.Placeholder(), escape(s.Value))
+			pairs = append(pairs, s.placeholder(), escape(s.Value))
 		}
 	}
 	return strings.NewReplacer(pairs...)
@@ -92,7 +91,7 @@ func (rt *route) placeholders(allowed func(Secret) bool) []string {
 	var all []string
 	for _, s := range rt.secrets {
 		if allowed(s) {
-			all = append(all, s.Placeholder())
+			all = append(all, s.placeholder())
 		}
 	}
 	return all
@@ -122,7 +121,7 @@ func (rt *route) misplaced(s Secret, where string) *refusal {
 
 const basic = "Basic "
 
-// decoded decodes a header's value: the name and the password of basic authentication.
+// decoded decodes a header's value: the name and basic authentication's password.
 func decoded(value string) string {
 	if len(value) > len(basic) && strings.EqualFold(value[:len(basic)], basic) {
 		if pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(value[len(basic):])); err == nil {
@@ -147,7 +146,7 @@ func replaceHeader(value string, replacer *strings.Replacer) string {
 
 func plainly(value string) string { return value }
 
-// escaper returns how a value is written in a body of some type.
+// escaper returns how a value is written in a body with some type.
 func escaper(contentType string) func(string) string {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	switch {
@@ -199,7 +198,7 @@ func (b *revealingBody) Read(p []byte) (int, error) {
 	return n, b.err
 }
 
-// beginning returns where the text's end may be the beginning of a placeholder, or its length.
+// beginning returns where the text's end may be a placeholder's beginning, or its length.
 func (b *revealingBody) beginning(text string) int {
 	first := len(text)
 	for _, placeholder := range b.placeholders {

@@ -21,7 +21,7 @@ type Secret struct {
 	Name     string // of the variable that code sees
 	Variable string // of the server's environment that holds the value
 	Hosts    []Host // without wildcards
-	Query    bool   // replace it in queries of addresses as well
+	Query    bool   // replace it in address queries as well
 	Body     bool   // and in bodies
 	Value    string
 }
@@ -32,13 +32,13 @@ const (
 	wordBody  = "body"
 )
 
-// shortestValue is the shortest value of a secret, in bytes: a shorter one is no credential, and cannot be masked.
+// shortestValue is a secret's shortest value, in bytes: a shorter one is no credential, and cannot be masked.
 const shortestValue = 8
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // ParseSecrets reads NAME@host, the parts of a list split by commas: an item with an @ begins a secret, and those
-// behind it are more of its hosts or the words query and body. NAME=OTHER@host takes the value of the variable OTHER.
+// behind it are further hosts or the words query and body. NAME=OTHER@host takes the variable OTHER's value.
 // The values are not filled in. The error tells of everything that is wrong.
 func ParseSecrets(items []string) ([]Secret, error) {
 	var all []Secret
@@ -117,9 +117,9 @@ func (s *Secret) Fill(lookup func(string) (string, bool)) error {
 	return nil
 }
 
-// Placeholder is the text that code sees instead of the value. It is the same each time, fits into headers and addresses as it is, and does
+// placeholder is the text that code sees instead of the value. It is the same each time, fits into headers and addresses as it is, and does
 // not occur by accident. It is no secret.
-func (s Secret) Placeholder() string {
+func (s Secret) placeholder() string {
 	sum := sha256.Sum256([]byte("code-sandbox-mcp placeholder of " + s.Name))
 	return "sandbox-secret-" + s.Name + "-placeholder-" + hex.EncodeToString(sum[:8])
 }

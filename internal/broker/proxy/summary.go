@@ -10,7 +10,7 @@ import (
 const mostNamed = 20
 
 // Summary lists the hosts that code reaches and explains its placeholders, in words for a model that go on after "Network: " and end without
-// a period. It is empty if code reaches nothing.
+// a period. It is empty if code reaches no host.
 func (p *Proxy) Summary() string {
 	var b strings.Builder
 	switch p.options.Mode {

@@ -16,11 +16,14 @@ import (
 )
 
 // connect answers CONNECT. It examines the tunnel's first bytes before it sends anything to the host: TLS for the host goes on as it is, or
-// ends here if the host belongs to a secret or its requests are restricted, and plain HTTP is read. Nothing else passes. If the host is
-// denied, only plain HTTP is answered.
+// ends here if the host belongs to a secret or an index or its requests are restricted, and plain HTTP is read. All else is refused. If the
+// host is denied, only plain HTTP is answered, and requests to an index.
 func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t target, v verdict) *refusal {
 	found := p.secretsOf(t)
-	denied, endsHere := v.denied, len(found) > 0 || v.only != nil
+	denied, endsHere := v.denied, len(found) > 0 || v.only != nil || v.isIndex
+	if v.isIndex {
+		denied = nil // the requests are told
+	}
 	var authority *Authority
 	var upstream net.Conn
 	switch {
@@ -28,7 +31,7 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t t
 	case endsHere:
 		authority = p.authority(x.session)
 		if authority == nil || !authority.permits(t.name) { // the policy may have changed since
-			return &refusal{status: http.StatusBadGateway, rule: "no_authority", words: "this session began without certificates for " + t.name + ", a host of a secret or with restricted requests; close the session and begin a new one"}
+			return &refusal{status: http.StatusBadGateway, rule: "no_authority", words: "this session began without certificates for " + t.name + ", a host of a secret or of packages or with restricted requests; close the session and begin a new one"}
 		}
 	default:
 		var err error
@@ -65,7 +68,9 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t t
 	case isTLS:
 		x.tunnel(client, upstream, t)
 	case isHTTP(first):
-		v.denied = denied
+		if !v.isIndex {
+			v.denied = denied
+		}
 		rt := p.route(t, v, upstream)
 		p.serveInside(x, client, rt, nil)
 	default:
@@ -116,7 +121,7 @@ func (x *exchange) tunnel(client *caller.Conn, upstream net.Conn, t target) {
 	<-sent
 }
 
-// alertUnrecognizedName is the end of TLS for a server name that is none of the host's.
+// alertUnrecognizedName ends TLS for a server name that the host does not have.
 var alertUnrecognizedName = []byte{0x15, 3, 3, 0, 2, 2, 112}
 
 // copy passes bytes on and counts them. It returns nil at their end.
@@ -141,7 +146,7 @@ func (x *exchange) copy(to io.Writer, from io.Reader, count func(int) error) err
 	}
 }
 
-// readHello reads the beginning of TLS, and returns it with the host that it names, if it names one.
+// readHello reads TLS's beginning, and returns it with the host that it names, if it names one.
 func readHello(ctx context.Context, from net.Conn) (hello []byte, name string, err error) {
 	var read bytes.Buffer
 	isHello := false
@@ -175,7 +180,7 @@ func (c helloConn) SetWriteDeadline(time.Time) error { return nil }
 func (p *Proxy) serveInside(x *exchange, client *caller.Conn, rt *route, authority *Authority) {
 	defer rt.transport.CloseIdleConnections()
 	rt.asked = x.asked
-	x.idle.Stop() // each request runs a timer of its own, and is one of the session's connections
+	x.idle.Stop() // each request runs its own timer, and is one of the session's connections
 	x.leave()
 	server := &http.Server{
 		BaseContext:    func(net.Listener) context.Context { return x.ctx },
@@ -214,7 +219,7 @@ func (p *Proxy) serveRequest(w http.ResponseWriter, r *http.Request, rt *route) 
 		usual = 443
 	}
 	x.entry.Host = rt.authority(usual)
-	if rt.denied != nil {
+	if rt.denied != nil && !rt.isIndex {
 		x.refuse(w, r, rt.denied)
 		return
 	}
@@ -227,7 +232,14 @@ func (p *Proxy) serveRequest(w http.ResponseWriter, r *http.Request, rt *route) 
 		x.refuse(w, r, problem)
 		return
 	}
-	if problem := p.forward(w, r, x, rt); problem != nil {
+	problem := rt.denied
+	if x.answered(w, r, rt) {
+		return
+	}
+	if problem == nil {
+		problem = p.forward(w, r, x, rt)
+	}
+	if problem != nil {
 		x.refuse(w, r, problem)
 	}
 }

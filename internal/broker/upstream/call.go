@@ -22,7 +22,7 @@ import (
 const (
 	// pingTime is the time in which a server that did not answer a call must show that it is alive.
 	pingTime = 5 * time.Second
-	// maxMessage limits a server's own error, or the description of a tool, as code sees it, in bytes.
+	// maxMessage limits a server's own error, or a tool's description, as code sees it, in bytes.
 	maxMessage = 4 << 10
 	// searchTime is the time for which a search waits for servers that do not answer, or are yet to start.
 	searchTime = 15 * time.Second
@@ -39,7 +39,7 @@ type asked struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// Rules that refuse a call, in the record of the network.
+// Rules that refuse a call, in the network's record.
 const (
 	ruleAllow = "mcp-allow"
 	ruleCalls = "calls of a run"
@@ -134,7 +134,7 @@ func notFound(a asked, list *toolList) error {
 	return fault.New(fault.NotFound, hint, "The MCP server %s has no tool %q.", a.Server, shown(a.Tool))
 }
 
-// callError returns the error of a failed request, and drops a failed connection. After a timeout it pings the server.
+// callError returns a failed request's error, and drops a failed connection. After a timeout it pings the server.
 func (s *server) callError(ctx context.Context, conn *connection, answer *capture, err error) error {
 	name := s.definition.Name
 	switch {
@@ -142,10 +142,10 @@ func (s *server) callError(ctx context.Context, conn *connection, answer *captur
 		s.works()
 		return fault.New(fault.ToolFailed, "Correct the arguments, or do without.", "%s: %s", name, s.says(answer.err.Message)).With("rpc_code", answer.err.Code)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		if conn.alive != nil {
+		if conn.over() != nil {
 			go s.ping(conn)
 		}
-		return fault.New(fault.ToolTimeout, "Ask for less at once; the user can raise --mcp-timeout.", "The MCP server %s has not answered within %v.", name, s.all.options.Timeout)
+		return fault.New(fault.ToolTimeout, "Ask for less at once.", "The MCP server %s has not answered within %v.", name, s.all.options.Timeout)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
@@ -167,7 +167,7 @@ func (s *server) says(message string) string {
 func (s *server) ping(conn *connection) {
 	ctx, cancel := context.WithTimeout(s.all.ctx, pingTime)
 	defer cancel()
-	if conn.alive(ctx) != nil {
+	if conn.client.Ping(ctx) != nil { //nolint:staticcheck // servers of the earlier era have it; others are sent no ping
 		s.lost(conn, errors.New("it does not answer any more"))
 	}
 }
@@ -188,7 +188,7 @@ func faultOf(err error, a asked) *fault.Error {
 	return fault.From(err)
 }
 
-// arguments are the names of a tool's arguments, by its schema.
+// arguments are a tool's argument names, by its schema.
 type arguments struct {
 	known    map[string]bool // nil: any
 	required []string
@@ -219,7 +219,7 @@ func argumentsOf(schema json.RawMessage) (a arguments) {
 	return a
 }
 
-// check refuses arguments of other names, which many servers would leave out without a word, and the lack of some.
+// check refuses unknown arguments, which many servers would silently leave out, and missing ones.
 func (a arguments) check(tool string, given json.RawMessage) error {
 	var names map[string]json.RawMessage
 	if err := json.Unmarshal(given, &names); err != nil {
@@ -266,20 +266,20 @@ type hit struct {
 	score       int
 }
 
-// Problem is a server that cannot be used.
-type Problem struct {
+// problem is a server that cannot be used.
+type problem struct {
 	Server  string `json:"server"`
 	Message string `json:"message"`
 }
 
 // search finds tools by words of their names and descriptions, the best first. No words find all.
-func (all *Servers) search(ctx context.Context, query string) (hits []hit, problems []Problem) {
+func (all *Servers) search(ctx context.Context, query string) (hits []hit, problems []problem) {
 	words := strings.Fields(strings.ToLower(text.Clip(query, 1000)))
 	ctx, cancel := context.WithTimeout(ctx, min(searchTime, all.options.Timeout))
 	defer cancel()
 	all.each(ctx, func(s *server, list *toolList, err error) {
 		if err != nil {
-			problems = append(problems, Problem{s.definition.Name, faultOf(err, asked{Server: s.definition.Name}).Message})
+			problems = append(problems, problem{s.definition.Name, faultOf(err, asked{Server: s.definition.Name}).Message})
 			return
 		}
 		for _, t := range list.tools {
@@ -301,7 +301,7 @@ func (all *Servers) search(ctx context.Context, query string) (hits []hit, probl
 	slices.SortFunc(hits, func(a, b hit) int {
 		return cmp.Or(b.score-a.score, strings.Compare(a.Server, b.Server), strings.Compare(a.Tool, b.Tool))
 	})
-	slices.SortFunc(problems, func(a, b Problem) int { return strings.Compare(a.Server, b.Server) })
+	slices.SortFunc(problems, func(a, b problem) int { return strings.Compare(a.Server, b.Server) })
 	return hits[:min(len(hits), found)], problems
 }
 

@@ -38,7 +38,7 @@ type Definition struct {
 	Headers map[string]string
 }
 
-// Config is the content of a file. The zero value names no server.
+// Config is a file's content. The zero value names no server.
 type Config struct {
 	Servers []Definition // by name
 	// Secrets are values to mask wherever they show, by their variable or header.
@@ -58,7 +58,7 @@ type definitionFields struct {
 
 var serverName = regex.Late(`^[A-Za-z0-9](?:[A-Za-z0-9 _.-]{0,62}[A-Za-z0-9_-])?$`)
 
-// Read reads a file of servers: JSON with comments, with the key mcpServers, or servers as in VS Code. Variables are looked up for ${NAME},
+// Read reads a servers file: JSON with comments, with the key mcpServers, or servers as in VS Code. Variables are looked up for ${NAME},
 // ${env:NAME} and ${NAME:-default}. An error names the line or the key, and no value.
 func Read(file string, lookup func(string) (string, bool)) (Config, error) {
 	text, err := readBounded(file)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func read(t *testing.T, text string) (upstream.Config, error) {
@@ -48,13 +49,9 @@ func TestAFileOfServersIsRead(t *testing.T) {
 			"password 1 in url of query": "pass-of-url", "url's api_key of query": "SECRETQ",
 		},
 	}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v", got, err)
-	}
+	should.Hold(t, err == nil && reflect.DeepEqual(got, want), "got %+v, %v", got, err)
 	vscode, err := read(t, `{"servers": {"a b.c-d_e": {"type": "stdio", "command": "x"}}, "inputs": []}`)
-	if err != nil || vscode.Servers[0].Name != "a b.c-d_e" {
-		t.Errorf("got %+v, %v", vscode, err)
-	}
+	should.Hold(t, err == nil && vscode.Servers[0].Name == "a b.c-d_e", "got %+v, %v", vscode, err)
 }
 
 func TestAFileThatIsWrongSaysWhere(t *testing.T) {
@@ -85,16 +82,14 @@ func TestAFileThatIsWrongSaysWhere(t *testing.T) {
 		}
 	}
 	for _, file := range []string{filepath.Join(t.TempDir(), "none"), t.TempDir()} {
-		if _, err := upstream.Read(file, os.LookupEnv); err == nil || strings.Contains(err.Error(), file) {
-			t.Errorf("got %v", err)
-		}
+		_, err := upstream.Read(file, os.LookupEnv)
+		should.Hold(t, err != nil && !strings.Contains(err.Error(), file), "got %v", err)
 	}
 }
 
 func TestPatterns(t *testing.T) {
 	for pattern, ok := range map[string]bool{"a.b": true, "a.*": true, "*": true, "*.b": true, "a": false, "a.[": false} {
-		if wrong := (upstream.Patterns{pattern}).Wrong(); (wrong == "") != ok {
-			t.Errorf("%q: %q", pattern, wrong)
-		}
+		wrong := (upstream.Patterns{pattern}).Wrong()
+		should.Hold(t, (wrong == "") == ok, "%q: %q", pattern, wrong)
 	}
 }

@@ -22,15 +22,15 @@ const (
 	writeTime = time.Minute
 	// listCost is the most memory that a list takes while it is sent.
 	listCost = 2 * maxListBytes
-	// smallAnswer is the size up to which an answer takes nothing of the session's memory.
+	// smallAnswer is the size up to which an answer is not counted in the session's memory.
 	smallAnswer = 64 << 10
 )
 
-// ServeHTTP serves the code of a session. Below Prefix there are
+// ServeHTTP serves a session's code. Below Prefix there are
 //
 //	servers          the servers' names
 //	list?server=     the tools of one
-//	search?q=        the tools of all with words of q
+//	search?q=        all servers' tools with words of q
 //	call             POST: a call, {"server", "tool", "arguments"}
 //
 // The answer is a JSON object: for a call its result, as in the protocol, and whether the tool declares an output schema
@@ -105,7 +105,6 @@ func (all *Servers) serveCall(w http.ResponseWriter, r *http.Request) {
 		result, structured, rule, err = all.call(r.Context(), a)
 	}
 	release()
-	defer all.gate.hold(len(result))()
 	all.options.Log.Add(netlog.Entry{
 		Time: begun, Session: who.Session, Run: who.Run, Kind: "tools", Method: "CALL", Host: a.Server, Path: "/" + a.Tool, Rule: rule,
 		Allowed: rule == "", SentBytes: sent, ReceivedBytes: int64(len(result)), DurationMS: time.Since(begun).Milliseconds(),

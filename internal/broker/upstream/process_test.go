@@ -1,46 +1,32 @@
 package upstream
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
-	"os"
+	"bufio"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/mark3labs/mcp-go/client/transport"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
-// A long answer of a process holds its room until the call that has asked for it is over: another one is not read on before.
-func TestLongAnswersOfProcessesWaitForRoom(t *testing.T) {
+// A long message of a process holds its room until more is read: another one is not read on before.
+func TestLongMessagesOfProcessesWaitForRoom(t *testing.T) {
 	const most = 4 << 20
-	room := newGate(most)
-	var greeted atomic.Bool
-	greeted.Store(true)
-	answer := func(ctx context.Context) chan *transport.JSONRPCResponse {
-		stdout, theirs, err := os.Pipe()
-		must.OK(t, err)
-		p := &process{
-			stdin: theirs, stdout: stdout, gate: room, maxAnswer: most, greeted: &greeted, log: slog.New(slog.DiscardHandler), done: make(chan struct{}),
-			pending: map[string]asking{"1": {ctx, make(chan *transport.JSONRPCResponse, 1)}},
-		}
-		answered := p.pending["1"].answered
-		go p.read()
-		go func() {
-			fmt.Fprintf(theirs, `{"jsonrpc":"2.0","id":1,"result":"%s"}`+"\n", strings.Repeat("x", 2*usualLine))
-			theirs.Close()
-		}()
-		return answered
+	limit := bound{semaphore.NewWeighted(most), most, new(atomic.Bool)}
+	limit.greeted.Store(true)
+	long := strings.Repeat("x", 2*usualLength) + "\n"
+	open := func() *bufio.Reader {
+		return bufio.NewReader(&incoming{ReadCloser: io.NopCloser(strings.NewReader(long + long)), bound: limit, lines: true, until: t.Context(), refuse: func(error) {}})
 	}
-	ctx, over := context.WithCancel(t.Context())
-	<-answer(ctx)
-	second := answer(t.Context())
-	if held := room.held; held != most || len(second) > 0 {
-		t.Errorf("%d bytes are held for one of two, of at most %d", held, most)
-	}
-	over()
-	<-second
+	first, second, read := open(), open(), make(chan error, 1)
+	_, err := first.ReadString('\n')
+	must.OK(t, err)
+	go func() { _, err := io.Copy(io.Discard, second); read <- err }()
+	should.Hold(t, !limit.gate.TryAcquire(1) && len(read) == 0, "one of two holds less than all the room")
+	_, _ = io.Copy(io.Discard, first)
+	must.OK(t, <-read)
 }

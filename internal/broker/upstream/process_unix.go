@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// apart puts a process into a group of its own: the terminal's signals are not for it, and it is ended with its children.
+// apart puts a process into its own group: the terminal's signals are not for it, and it is ended with its children.
 func apart(command *exec.Cmd) { command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // askGroup asks a process and its children to end.

@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
@@ -28,10 +29,10 @@ type server struct {
 	attribute  string // by which code reaches it; empty: by none
 	all        *Servers
 	turns      *fair.Places
+	opening    singleflight.Group // of the attempt that is under way
 
 	mu       sync.Mutex
 	conn     *connection   // nil: none
-	opening  chan struct{} // closed when the attempt that is under way is over; nil: there is none
 	failures int           // one after the other
 	reason   error         // of the last
 	again    time.Time     // before which it is not tried again
@@ -40,17 +41,24 @@ type server struct {
 
 // connection is a server that answered.
 type connection struct {
+	link
 	client *client.Client
-	close  func(context.Context)       // ends it
-	over   <-chan struct{}             // closed when it is over; nil: only a request tells
-	alive  func(context.Context) error // asks for a sign of life; nil: where over is
-	stale  atomic.Bool                 // the list of tools changed
-	// greeted is set once it named itself: messages before that are decoded, and must be short.
+	stale  atomic.Bool // the list of tools changed
+	// greeted is set once it named itself: messages before that must be short.
 	greeted atomic.Bool
 
-	listing  chan struct{} // holds one element while nobody reads the list
+	listing  chan struct{} // holds one element while the list is not being read
 	tools    *toolList
 	listedAt time.Time
+}
+
+// link is the way to a server.
+type link interface {
+	transport.Interface
+	// over returns a channel that is closed when it is over; nil: only a request tells.
+	over() <-chan struct{}
+	// end ends it in bounded time, and soon when ctx ends.
+	end(ctx context.Context)
 }
 
 // failure is the reason why a server cannot be used, without anything of its definition.
@@ -63,56 +71,47 @@ func (f *failure) Error() string { return f.reason.Error() }
 
 // connect returns the connection, and makes one if there is none.
 func (s *server) connect(ctx context.Context) (*connection, error) {
-	for {
-		s.mu.Lock()
-		if s.conn != nil && s.conn.isOver() {
-			s.lose(s.conn, errEnded)
-		}
-		if s.conn != nil {
-			defer s.mu.Unlock()
-			return s.conn, nil
-		}
-		opening := s.opening
-		if opening == nil {
-			if wait := time.Until(s.again); wait > 0 {
-				defer s.mu.Unlock()
-				return nil, &failure{s.reason, wait}
-			}
-			opening = make(chan struct{})
-			s.opening = opening
-			go s.open(opening)
-		}
-		failures := s.failures
-		s.mu.Unlock()
-		select {
-		case <-opening:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		s.mu.Lock()
-		if s.conn == nil && s.failures > failures {
-			defer s.mu.Unlock()
-			return nil, &failure{s.reason, time.Until(s.again)}
-		}
-		s.mu.Unlock()
+	s.mu.Lock()
+	if s.conn != nil && s.conn.isOver() {
+		s.lose(s.conn, errEnded)
+	}
+	conn, wait, reason := s.conn, time.Until(s.again), s.reason
+	s.mu.Unlock()
+	switch {
+	case conn != nil:
+		return conn, nil
+	case wait > 0:
+		return nil, &failure{reason, wait}
+	}
+	select {
+	case made := <-s.opening.DoChan("", s.open):
+		conn, _ = made.Val.(*connection)
+		return conn, made.Err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 
-// open makes a connection that all waiting calls share.
-func (s *server) open(opening chan struct{}) {
+// open makes a connection that all waiting calls share, unless one was made meanwhile.
+func (s *server) open() (any, error) {
+	s.mu.Lock()
+	conn := s.conn
+	s.mu.Unlock()
+	if conn != nil {
+		return conn, nil
+	}
 	ctx, cancel := context.WithTimeout(s.all.ctx, startTime)
 	defer cancel()
 	conn, err := s.dial(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opening = nil
-	defer close(opening)
 	if err != nil {
 		s.all.options.Logger.Warn("server of tools cannot be used", "server", s.definition.Name, "error", err)
 		s.fail(err)
-		return
+		return nil, &failure{err, time.Until(s.again)}
 	}
 	s.conn = conn
+	return conn, nil
 }
 
 // fail counts a failure, with mu held. The first one does not hold up the next attempt.
@@ -137,7 +136,7 @@ func (s *server) lose(conn *connection, reason error) {
 	s.leaving = left
 	go func() {
 		defer close(left)
-		conn.close(s.all.ctx)
+		conn.end(s.all.ctx)
 		if before != nil {
 			<-before
 		}
@@ -159,17 +158,12 @@ func (s *server) works() {
 }
 
 func (s *server) close(ctx context.Context) {
-	s.mu.Lock()
-	opening := s.opening
-	s.mu.Unlock()
-	if opening != nil { // which ends with all.ctx
-		<-opening
-	}
+	_, _, _ = s.opening.Do("", func() (any, error) { return nil, context.Canceled }) // an attempt under way ends with all.ctx
 	s.mu.Lock()
 	conn, leaving := s.conn, s.leaving
 	s.mu.Unlock()
 	if conn != nil {
-		conn.close(ctx)
+		conn.end(ctx)
 	}
 	if leaving != nil {
 		<-leaving
@@ -178,7 +172,7 @@ func (s *server) close(ctx context.Context) {
 
 func (c *connection) isOver() bool {
 	select {
-	case <-c.over:
+	case <-c.over():
 		return true
 	default:
 		return false
@@ -189,35 +183,18 @@ func (c *connection) isOver() bool {
 func (s *server) dial(ctx context.Context) (*connection, error) {
 	conn := &connection{listing: make(chan struct{}, 1)}
 	conn.listing <- struct{}{}
-	var to transport.Interface
-	if s.definition.Command != "" {
-		p, err := startProcess(s.definition, s.all.gate, s.all.options.AnswerBytes, &conn.greeted, s.all.options.Logger)
-		if err != nil {
-			return nil, err
-		}
-		p.listChanged = func() { conn.stale.Store(true) }
-		go p.read()
-		conn.over, conn.alive, to = p.done, p.ping, p
-		conn.close = func(ctx context.Context) { p.end(ctx, closeGrace) }
+	var err error
+	if limit := (bound{s.all.gate, s.all.options.AnswerBytes, &conn.greeted}); s.definition.Command != "" {
+		conn.link, err = startProcess(s.definition, limit, s.all.options.Timeout, s.all.options.Logger)
 	} else {
-		t, err := openHTTP(s.definition, s.all.gate, s.all.options.AnswerBytes, &conn.greeted)
-		if err != nil {
-			return nil, err
-		}
-		to = t
-		conn.close = func(ctx context.Context) {
-			closed := make(chan struct{})
-			go func() { _ = t.Close(); close(closed) }()
-			select {
-			case <-closed:
-			case <-ctx.Done():
-			case <-time.After(closeGrace):
-			}
-		}
+		conn.link, err = openHTTP(s.definition, limit)
 	}
-	if err := conn.greet(ctx, to); err != nil {
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.greet(ctx); err != nil {
 		why := s.why(ctx, err)
-		conn.close(s.all.ctx)
+		conn.end(s.all.ctx)
 		return nil, why
 	}
 	conn.greeted.Store(true)
@@ -228,11 +205,11 @@ func (s *server) dial(ctx context.Context) (*connection, error) {
 const ownName = "code-sandbox-mcp"
 
 // greet exchanges who is who, as the revisions up to 2025-11-25 do it, else as the later ones do.
-func (c *connection) greet(ctx context.Context, to transport.Interface) error {
+func (c *connection) greet(ctx context.Context) error {
 	var err error
-	for _, options := range [][]client.ClientOption{{client.WithProtocolVersion(mcp.LATEST_LEGACY_PROTOCOL_VERSION)}, nil} {
-		c.client = client.NewClient(to, options...)
-		if err = c.client.Start(ctx); err != nil {
+	for _, options := range [][]client.ClientOption{{client.WithProtocolVersion(mcp.LATEST_LEGACY_PROTOCOL_VERSION)}, {client.WithDiscoverTimeout(startTime)}} {
+		c.client = client.NewClient(c.link, options...)
+		if err = c.client.Start(context.WithoutCancel(ctx)); err != nil { // questions are declined as long as it lives
 			return err
 		}
 		c.client.OnNotification(func(n mcp.JSONRPCNotification) {
@@ -276,7 +253,7 @@ func (s *server) why(ctx context.Context, err error) error {
 	return errors.New("it does not answer as an MCP server does")
 }
 
-// Bounds of a list of tools.
+// Bounds of a tool list.
 const (
 	maxTools     = 1000
 	maxPages     = 100
@@ -286,7 +263,7 @@ const (
 	listAge = time.Minute
 )
 
-// tool is one tool of a server's, as code gets it described.
+// tool is a server's tool, as code gets it described.
 type tool struct {
 	Name        string          `json:"name"`
 	Attribute   string          `json:"attribute,omitempty"`
@@ -316,7 +293,7 @@ func (l *toolList) get(name string) (tool, bool) {
 	return l.tools[at], true
 }
 
-// list returns the tools of a server, as they are now.
+// list returns a server's tools, as they are now.
 func (s *server) list(ctx context.Context, conn *connection) (*toolList, error) {
 	select {
 	case <-conn.listing:
@@ -413,10 +390,10 @@ func (s *server) schema(raw json.RawMessage) json.RawMessage {
 	return s.all.masked(raw)
 }
 
-// masked is JSON without the values of secrets. In a long one they are looked for as they are, and not in every encoding, which
+// masked is JSON without the secret values. In a long one they are looked for as they are, and not in every encoding, which
 // would take seconds.
 func (all *Servers) masked(raw json.RawMessage) json.RawMessage {
-	if len(raw) > usualLine {
+	if len(raw) > usualLength {
 		for _, value := range all.plain {
 			if bytes.Contains(raw, value) {
 				raw = bytes.ReplaceAll(raw, value, bytes.Repeat([]byte("*"), len(value)))

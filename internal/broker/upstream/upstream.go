@@ -1,6 +1,5 @@
-// Package upstream lets the code of sandboxes call the tools of other MCP servers that the user named. They run on the host, as the
-// user's own clients start them, from their first use until the end. Code can only make calls, which are checked, bounded and
-// recorded here.
+// Package upstream lets sandboxes' code call tools on other MCP servers that the user named. They run on the host, as the user's own
+// clients start them, from their first use until the end. Code can only make calls, which are checked, bounded and recorded here.
 //
 // All data from code and from these servers is taken for hostile. A tool's result goes to the code as data.
 package upstream
@@ -17,27 +16,28 @@ import (
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
-// Bounds of the configuration, for the zero values of Options.
+// Bounds of the configuration, for zero values in Options.
 const (
-	DefaultTimeout     = time.Minute
-	DefaultAnswerBytes = 32 << 20
-	DefaultCallsPerRun = 500
+	defaultTimeout     = 10 * time.Minute // the run's own timeout is shorter as a rule
+	defaultAnswerBytes = 32 << 20
+	defaultCallsPerRun = 500
 )
 
 const (
-	// startTime bounds the start of a server until it names itself: npx may have to download it first.
+	// startTime bounds a server's start until it names itself: npx may have to download it first.
 	startTime = 2 * time.Minute
 	// requestBytes bounds the request of code.
 	requestBytes = 8 << 20
 	// places is the number of calls to one server that run at a time; one session may use half.
 	places = 16
-	// heldBytes is the size of answers in memory beyond which servers must wait with more long ones.
+	// heldBytes is the size of the long answers that are read at a time; servers must wait with more of them.
 	heldBytes = 64 << 20
 	// longestBackoff is the longest time until a server that fails again and again is tried once more.
 	longestBackoff = time.Minute
@@ -65,27 +65,27 @@ type Options struct {
 type Servers struct {
 	options Options
 	masker  *secrets.Masker
-	plain   [][]byte  // the values of secrets, as JSON writes them
-	list    []*server // in the order of their names
-	itself  []string  // the names of those that are this program
-	gate    *gate
+	plain   [][]byte            // the secret values, as JSON writes them
+	list    []*server           // in the order of their names
+	itself  []string            // the names of those that are this program
+	gate    *semaphore.Weighted // the bytes of long answers that are read
 	counts  counts
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 }
 
-// New starts nothing: a server is started by its first use.
+// New starts no server: each is started by its first use.
 func New(o Options) *Servers {
 	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
+		o.Timeout = defaultTimeout
 	}
 	if o.AnswerBytes == 0 {
-		o.AnswerBytes = DefaultAnswerBytes
+		o.AnswerBytes = defaultAnswerBytes
 	}
 	if o.CallsPerRun == 0 {
-		o.CallsPerRun = DefaultCallsPerRun
+		o.CallsPerRun = defaultCallsPerRun
 	}
-	all := &Servers{options: o, masker: secrets.New(o.Secrets), gate: newGate(heldBytes), counts: counts{of: make(map[string][]runCount)}}
+	all := &Servers{options: o, masker: secrets.New(o.Secrets), gate: semaphore.NewWeighted(heldBytes), counts: counts{of: make(map[string][]runCount)}}
 	for _, value := range o.Secrets {
 		if secrets.Maskable(value) {
 			quoted, _ := json.Marshal(value)
@@ -125,7 +125,7 @@ func (all *Servers) Names() []string {
 	return names
 }
 
-// Forget drops the counts of a session.
+// Forget drops a session's counts.
 func (all *Servers) Forget(session string) { all.counts.forget(session) }
 
 // Close ends all of them, within about half a second, or with ctx, when they are killed.
@@ -156,26 +156,10 @@ func (all *Servers) allowed(server string, t tool) bool {
 	return all.options.TrustHints && t.readOnly || all.options.Allow.match(server, t.Name)
 }
 
-// capture takes the raw answer of a request out of the client library, which would decode it, and round its numbers.
+// capture takes a request's raw answer out of the client library, which would decode it, and round its numbers.
 type capture struct {
 	result json.RawMessage
-	err    *rpcError
-}
-
-// rpcError is an error of a server's, without its data, which may be anything.
-type rpcError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-}
-
-// UnmarshalJSON reads an object, or the text alone that some servers send in its place.
-func (e *rpcError) UnmarshalJSON(text []byte) error {
-	type fields rpcError
-	if json.Unmarshal(text, (*fields)(e)) == nil {
-		return nil
-	}
-	e.Code = mcp.INTERNAL_ERROR
-	return json.Unmarshal(text, &e.Message)
+	err    *mcp.JSONRPCErrorDetails
 }
 
 type captureKey struct{}
@@ -192,58 +176,13 @@ func captured(ctx context.Context, response *transport.JSONRPCResponse) *transpo
 		return response
 	}
 	if response.Error != nil {
-		c.err = &rpcError{response.Error.Code, response.Error.Message}
+		c.err = response.Error
 		return response
 	}
 	c.result = response.Result
 	empty := *response
 	empty.Result = json.RawMessage(`{"content":[],"tools":[]}`)
 	return &empty
-}
-
-// gate holds up those who would read long answers while there are too many already.
-type gate struct {
-	most int64
-	mu   sync.Mutex
-	held int64
-	room chan struct{} // closed when some of it is given back
-}
-
-func newGate(most int64) *gate { return &gate{most: most, room: make(chan struct{})} }
-
-// hold counts the bytes of an answer until release.
-func (g *gate) hold(bytes int) (release func()) {
-	g.add(int64(bytes))
-	return sync.OnceFunc(func() { g.add(-int64(bytes)) })
-}
-
-func (g *gate) add(bytes int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.held += bytes; bytes < 0 {
-		close(g.room)
-		g.room = make(chan struct{})
-	}
-}
-
-// wait returns when there is room for the bytes, which are held until release, or nothing is held, or done is closed.
-func (g *gate) wait(done <-chan struct{}, bytes int) (release func()) {
-	for {
-		g.mu.Lock()
-		room, full := g.room, g.held > 0 && g.held+int64(bytes) > g.most
-		if !full {
-			g.held += int64(bytes)
-		}
-		g.mu.Unlock()
-		if !full {
-			return sync.OnceFunc(func() { g.add(-int64(bytes)) })
-		}
-		select {
-		case <-room:
-		case <-done:
-			return func() {}
-		}
-	}
 }
 
 // countedRuns limits the counted runs of a session, the newest: no more go on at a time.
@@ -260,7 +199,7 @@ type runCount struct {
 	calls int
 }
 
-// add counts a call and returns the number of its run's calls. A call outside any run counts as the newest run's.
+// add counts a call and returns its run's calls. A call outside any run counts as the newest run's.
 func (c *counts) add(session, run string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -88,9 +88,6 @@ func (f fake) serve() {
 			case "long greeting":
 				f.say(`{"jsonrpc":"2.0","id":%s,"result":{"capabilities":{"experimental":{"x":"%s"}}}}`, m.ID, strings.Repeat("x", 1<<20))
 				continue
-			case "many values in the greeting":
-				f.say(`{"jsonrpc":"2.0","id":%s,"result":{"capabilities":{"experimental":{"x":[0%s]}}}}`, m.ID, strings.Repeat(",0", 100_000))
-				continue
 			case "dies at once":
 				os.Exit(3)
 			case "modern":
@@ -187,12 +184,6 @@ func (f fake) call(id json.RawMessage, name string, arguments json.RawMessage, c
 		escaped, _ := json.Marshal(os.Getenv("OTHER"))
 		f.say(`{"jsonrpc":"2.0","id":%s,"result":{"structuredContent":{"key":%q,"other":%q,"escaped":%s,"rest":"%s"}}}`, id, os.Getenv("API_KEY"), os.Getenv("OTHER"), escaped, strings.Repeat("x", 2<<20))
 		return
-	case "error with data":
-		f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"so it is","data":[[]%s]}}`, id, strings.Repeat(",[]", 2<<20))
-		return
-	case "error of text":
-		f.say(`{"jsonrpc":"2.0","id":%s,"error":"no more"}`, id)
-		return
 	case "secret at the cut":
 		f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"%s%s"}}`, id, strings.Repeat("x", 4090), os.Getenv("API_KEY"))
 		return
@@ -223,8 +214,7 @@ type fixture struct {
 
 func start(t *testing.T, behaviour string, change func(*upstream.Options)) *fixture {
 	t.Helper()
-	own, err := os.Executable()
-	must.OK(t, err)
+	own := must.Get(os.Executable())(t)
 	f := &fixture{t: t, notes: filepath.Join(t.TempDir(), "notes"), starts: filepath.Join(t.TempDir(), "starts")}
 	o := upstream.Options{
 		Definitions: []upstream.Definition{{Name: "it", Command: own, Env: map[string]string{fakeVariable: behaviour, "NOTES": f.notes, "STARTS": f.starts, "API_KEY": secret}}},
@@ -268,12 +258,9 @@ func (f *fixture) ask(ctx context.Context, method, what, body string) (r reply) 
 	by := caller.Caller{Session: "s", Run: "r", Memory: caller.NewBudget()}
 	f.ServeHTTP(recorder, httptest.NewRequestWithContext(caller.With(ctx, by), method, upstream.Prefix+what, strings.NewReader(body)))
 	r.raw = recorder.Body.String()
-	if err := json.Unmarshal(recorder.Body.Bytes(), &r); err != nil && ctx.Err() == nil {
-		f.t.Errorf("%s: %v in %.200s", what, err, r.raw)
-	}
-	if strings.Contains(r.raw, secret) {
-		f.t.Errorf("%s: the key is in %.1000s", what, r.raw)
-	}
+	err := json.Unmarshal(recorder.Body.Bytes(), &r)
+	should.Hold(f.t, err == nil || ctx.Err() != nil, "%s: %v in %.200s", what, err, r.raw)
+	should.Hold(f.t, !strings.Contains(r.raw, secret), "%s: the key is in %.1000s", what, r.raw)
 	return r
 }
 
@@ -284,13 +271,9 @@ func (f *fixture) call(tool, arguments string) reply {
 
 func (f *fixture) want(r reply, code string, words ...string) {
 	f.t.Helper()
-	if r.code() != code {
-		f.t.Fatalf("got %.1000s, want %s", r.raw, code)
-	}
+	must.Hold(f.t, r.code() == code, "got %.1000s, want %s", r.raw, code)
 	for _, w := range words {
-		if !strings.Contains(r.raw, w) {
-			f.t.Errorf("%s lacks %q", r.raw, w)
-		}
+		should.Hold(f.t, strings.Contains(r.raw, w), "%s lacks %q", r.raw, w)
 	}
 }
 
@@ -316,9 +299,8 @@ func TestACallIsPassedOnAsItIs(t *testing.T) {
 	f := start(t, "plain", nil)
 	r := f.call("do", `{"n":12345678901234567890,"t":"é","l":[1.50]}`)
 	f.want(r, "", `"arguments":{"n":12345678901234567890,"t":"é","l":[1.50]}`, `"big":9007199254740993`)
-	if !r.Structured || r.Result.Structured["own"] != "" || r.Result.Structured["key"] != strings.Repeat("*", len(secret)) {
-		t.Errorf("got %s", r.raw)
-	}
+	should.Hold(t, r.Structured && r.Result.Structured["own"] == "" && r.Result.Structured["key"] == strings.Repeat("*", len(secret)),
+		"got %s", r.raw)
 	should.Equal(t, f.call("do", `{}`).Result.Structured["pid"], r.Result.Structured["pid"], "the server was started twice")
 	newest, _ := f.log.Of("s")
 	e := newest[0]
@@ -395,7 +377,8 @@ func TestArgumentsAreCheckedByName(t *testing.T) {
 }
 
 func TestHostileServers(t *testing.T) {
-	short := func(o *upstream.Options) { o.Timeout, o.AnswerBytes = 300*time.Millisecond, 1<<20 }
+	small := func(o *upstream.Options) { o.AnswerBytes = 1 << 20 }
+	short := func(o *upstream.Options) { o.Timeout = 300 * time.Millisecond }
 	for _, test := range []struct {
 		behaviour string
 		change    func(*upstream.Options)
@@ -403,18 +386,15 @@ func TestHostileServers(t *testing.T) {
 		words     string
 	}{
 		{"dies at once", nil, "tool_server_failed", "the server has ended"},
-		{"huge", short, "tool_server_failed", "message of more than 1048576 bytes"},
-		{"endless line", short, "tool_server_failed", "message of more than 1048576 bytes"},
-		{"flood", func(o *upstream.Options) { o.Timeout = time.Minute }, "tool_server_failed", "that were no answer"},
+		{"huge", small, "tool_server_failed", "message of more than 1048576 bytes"},
+		{"endless line", small, "tool_server_failed", "message of more than 1048576 bytes"},
+		{"flood", short, "tool_timeout", "has not answered within 300ms"},
 		{"huge list", nil, "tool_server_failed", "list of tools has more than"},
 		{"hangs", short, "tool_timeout", "has not answered within 300ms"},
 		{"rpc error", nil, "tool_failed", `bad key`},
 		{"wants input", nil, "tool_failed", "input_required"},
 		{"itself", nil, "tool_server_failed", "it is a server of sandboxes like this one"},
 		{"long greeting", nil, "tool_server_failed", "message of more than 1048576 bytes"},
-		{"many values in the greeting", nil, "tool_server_failed", "too many JSON values"},
-		{"error with data", nil, "tool_failed", "so it is"},
-		{"error of text", nil, "tool_failed", "no more"},
 		{"secret at the cut", nil, "tool_failed", "xxx[masked]"},
 		{"garbage", nil, "", ""},
 		{"asks", nil, "", ""},
@@ -425,15 +405,9 @@ func TestHostileServers(t *testing.T) {
 			f := start(t, test.behaviour, test.change)
 			r := f.call("do", `{}`)
 			f.want(r, test.code, test.words)
-			if r.Error != nil && (r.Error.Server != "it" || r.Error.Tool != "do") {
-				t.Errorf("got %s", r.raw)
-			}
-			if strings.Contains(r.raw, secret[:4]) {
-				t.Errorf("the beginning of the key is in %s", r.raw)
-			}
-			if strings.ContainsRune(r.raw, '\a') {
-				t.Error("a control character came through")
-			}
+			should.Hold(t, r.Error == nil || r.Error.Server == "it" && r.Error.Tool == "do", "got %s", r.raw)
+			should.Hold(t, !strings.Contains(r.raw, secret[:4]), "the beginning of the key is in %s", r.raw)
+			should.Hold(t, !strings.ContainsRune(r.raw, '\a'), "a control character came through")
 		})
 	}
 }
@@ -441,12 +415,11 @@ func TestHostileServers(t *testing.T) {
 func TestQuestionsOfAServerAreDeclined(t *testing.T) {
 	f := start(t, "asks", nil)
 	f.want(f.call("do", `{}`), "")
-	for _, answer := range []string{`"id":"q1","jsonrpc":"2.0"}`, `"id":"q2","jsonrpc":"2.0"}`, `{"id":"q3","jsonrpc":"2.0","result":{}}`} {
+	for _, answer := range []string{`"id":"q1","error"`, `"id":"q2","error"`, `"id":"q3","result":{}`} {
 		f.waitFor(contents(f.notes), answer)
 	}
-	if got := contents(f.notes)(); strings.Count(got, `"error"`) != 2 {
-		t.Errorf("answered %s", got)
-	}
+	got := contents(f.notes)()
+	should.Hold(t, strings.Count(got, `"error"`) == 2, "answered %s", got)
 }
 
 func TestAServerThatDiedIsStartedAgain(t *testing.T) {
@@ -454,9 +427,8 @@ func TestAServerThatDiedIsStartedAgain(t *testing.T) {
 	first := f.call("do", `{}`)
 	f.want(first, "")
 	f.want(f.call("do", `{}`), "tool_server_failed", "The next call starts it again")
-	if second := f.call("do", `{}`); second.code() != "" || second.Result.Structured["pid"] == first.Result.Structured["pid"] {
-		t.Errorf("got %s", second.raw)
-	}
+	second := f.call("do", `{}`)
+	should.Hold(t, second.code() == "" && second.Result.Structured["pid"] != first.Result.Structured["pid"], "got %s", second.raw)
 }
 
 func TestAServerThatIsSilentIsStartedAgain(t *testing.T) {
@@ -505,22 +477,16 @@ func TestNamesAreCheckedBeforeTheyAreAttributes(t *testing.T) {
 	got := map[string]string{}
 	for _, tool := range r.Tools {
 		got[tool.Name] = tool.Attribute
-		if len(tool.Description) > 4096 {
-			t.Errorf("%s has %d bytes of description", tool.Name, len(tool.Description))
-		}
+		should.Hold(t, len(tool.Description) <= 4096, "%s has %d bytes of description", tool.Name, len(tool.Description))
 	}
 	want := map[string]string{"ok": "ok", "__class__": "", "class": "class_", "do_it": "do_it", "do-it": "", "9lives": ""}
-	if fmt.Sprint(got) != fmt.Sprint(want) || r.LeftOut != 6 {
-		t.Errorf("got %v and %d left out", got, r.LeftOut)
-	}
+	should.Hold(t, fmt.Sprint(got) == fmt.Sprint(want) && r.LeftOut == 6, "got %v and %d left out", got, r.LeftOut)
 }
 
 func TestAListHasAnEnd(t *testing.T) {
 	f := start(t, "many", nil)
 	r := f.ask(t.Context(), http.MethodGet, "list?server=it", "")
-	if len(r.Tools) != 1000 || r.LeftOut != 2000 {
-		t.Errorf("got %d tools, %d left out: %.300s", len(r.Tools), r.LeftOut, r.raw)
-	}
+	should.Hold(t, len(r.Tools) == 1000 && r.LeftOut == 2000, "got %d tools, %d left out: %.300s", len(r.Tools), r.LeftOut, r.raw)
 }
 
 func TestARunHasABoundOfCalls(t *testing.T) {
@@ -553,12 +519,10 @@ func TestAServerThatIsThisProgramIsLeftOut(t *testing.T) {
 		o.Definitions = append(o.Definitions, linked)
 	})
 	f.want(f.call("do", `{}`), "not_found", "There are none.")
-	if reports := f.Reports(t.Context()); len(reports) != 2 || !reports[0].Itself || !reports[1].Itself {
-		t.Errorf("got %+v", reports)
-	}
-	if logged := f.logged.String(); strings.Count(logged, "this server itself") != 2 {
-		t.Errorf("logged %s", logged)
-	}
+	reports := f.Reports(t.Context())
+	should.Hold(t, len(reports) == 2 && reports[0].Itself && reports[1].Itself, "got %+v", reports)
+	logged := f.logged.String()
+	should.Hold(t, strings.Count(logged, "this server itself") == 2, "logged %s", logged)
 }
 
 func TestACommandIsLookedForInItsOwnPath(t *testing.T) {
@@ -582,51 +546,8 @@ func TestNothingIsLeftAtTheEnd(t *testing.T) {
 			f.waitFor(contents(f.starts), "\n")
 			f.Close(context.Background())
 			pid, _ := strconv.Atoi(strings.TrimSpace(contents(f.starts)()))
-			if err := syscall.Kill(pid, 0); err == nil {
-				t.Errorf("process %d is there", pid)
-			}
-		})
-	}
-}
-
-// What the client library decodes of an answer is bounded, however it is written.
-func TestHostileAnswersOverHTTP(t *testing.T) {
-	many := "[0" + strings.Repeat(",[]", 100_000) + "]"
-	const greeting = `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}%s},"serverInfo":{"name":"fake","version":"1"}}}`
-	for name, test := range map[string]struct {
-		experimental, answer string // of initialize, and to the list of tools
-	}{
-		"a greeting":             {experimental: `,"experimental":{"x":` + many + `}`},
-		"an error":               {answer: `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x","data":` + many + `}}`},
-		"an error in an event":   {answer: `data: {"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x","data":` + many + "}}\n\n"},
-		"a notification":         {answer: `data: {"jsonrpc":"2.0","method":"x","params":{"result":` + many + `},"id":null}` + "\n\ndata: {\"id\":%s}\n\n"},
-		"an event of lines":      {answer: `data: {"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x","data":[` + "\nid: ]}}\ndata: {\"result\":" + many + "}]}}\n\n"},
-		"a line that opens more": {answer: "id: {\"result\":\"\ndata: " + `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x","data":` + many + "}}\n\n"},
-		"a value like the name":  {answer: `{"id":%s,"method":"result","error":{"code":1,"message":"\"result\":","data":` + many + `}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				var m struct {
-					ID     json.RawMessage
-					Method string
-				}
-				_ = json.NewDecoder(r.Body).Decode(&m)
-				w.Header().Set("Content-Type", "application/json")
-				switch {
-				case m.Method == "initialize":
-					fmt.Fprintf(w, greeting, m.ID, test.experimental)
-				case m.ID == nil:
-					w.WriteHeader(http.StatusAccepted)
-				default:
-					if !strings.HasPrefix(test.answer, "{") {
-						w.Header().Set("Content-Type", "text/event-stream")
-					}
-					fmt.Fprintf(w, test.answer, m.ID)
-				}
-			}))
-			defer web.Close()
-			f := start(t, "", func(o *upstream.Options) { o.Definitions = []upstream.Definition{{Name: "it", URL: web.URL}} })
-			f.want(f.ask(t.Context(), http.MethodGet, "list?server=it", ""), "tool_server_failed", "values besides a result")
+			err := syscall.Kill(pid, 0)
+			should.Hold(t, err != nil, "process %d is there", pid)
 		})
 	}
 }
@@ -668,9 +589,8 @@ func TestLongAnswersOverHTTPWaitForRoom(t *testing.T) {
 	<-sent
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if r := f.ask(ctx, http.MethodPost, "call", `{"server":"it","tool":"long"}`); r.raw != "" {
-		t.Errorf("one more came: %.300s", r.raw)
-	}
+	r := f.ask(ctx, http.MethodPost, "call", `{"server":"it","tool":"long"}`)
+	should.Hold(t, r.raw == "", "one more came: %.300s", r.raw)
 	close(goOn)
 	first.Wait()
 	f.want(f.call("long", `{}`), "")
@@ -684,9 +604,8 @@ func TestAnAddressIsNotLogged(t *testing.T) {
 		o.Definitions = []upstream.Definition{{Name: "it", URL: web.URL + "/path-secret?api_key=query-secret"}}
 	})
 	f.want(f.call("x", `{}`), "tool_server_failed")
-	if logged := f.logged.String(); strings.Contains(logged, "-secret") || !strings.Contains(logged, "refused") {
-		t.Errorf("logged %s", logged)
-	}
+	logged := f.logged.String()
+	should.Hold(t, !strings.Contains(logged, "-secret") && strings.Contains(logged, "refused"), "logged %s", logged)
 }
 
 func TestServersOverHTTP(t *testing.T) {

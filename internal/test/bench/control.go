@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -53,35 +52,12 @@ func (b *bench) death(ctx context.Context) {
 	}
 }
 
-// floodTime is how long code floods the server with output.
-const floodTime = time.Minute
-
-// flood measures what output at full speed costs the server.
-func (b *bench) flood(ctx context.Context) {
-	c := b.start(ctx, "--soft-wait=2m", "--run-timeout=2m")
-	defer c.close()
-	c.call("run_python_code", "import time", nil)
-	before := c.memory("VmRSS:")
-	const code = `line = "x" * 99 + "\n"
-end = time.monotonic() + %d
-n = 0
-while time.monotonic() < end:
-    print(line * 1000, end="")
-    n += 1
-n / 10`
-	a, r, _ := c.ask(codeCall("run_python_code", fmt.Sprintf(code, int(floodTime.Seconds())), nil))
-	_, written, _ := strings.Cut(r.Content[0].Text, "\n[result]\n")
-	b.row(fmt.Sprintf("server RSS at the peak of %v of output at full speed, over before", floodTime),
-		inMB(c.memory("VmHWM:")-before), "20 MB", written+" MB were written")
-	b.row("bytes of that in the answer", fmt.Sprintf("%d", len(a.result)), "", "")
-}
-
-// together runs code in several sessions at once, and returns how long that took.
-func (c *client) together(code string, sessions ...string) time.Duration {
+// together runs a line of code in several sessions at once, and returns how long that took.
+func (c *client) together(sessions ...string) time.Duration {
 	began := time.Now()
 	var answers []chan answer
 	for _, id := range sessions {
-		answers = append(answers, c.send("tools/call", codeCall("run_python_code", code, object{"session_id": id})))
+		answers = append(answers, c.send("tools/call", codeCall("run_python_code", "print(1)", object{"session_id": id})))
 	}
 	for _, a := range answers {
 		check((<-a).err)
@@ -96,20 +72,9 @@ func (b *bench) twenty(ctx context.Context) {
 	defer c.close()
 	before := c.memory("VmRSS:")
 	own := ownTogether(ctx, len(sessions))
-	b.row("20 sessions created and run at once", c.together("print(1)", sessions...).String(), "1.3 x the engine's", "the engine's own 20 "+own.String())
+	b.row("20 sessions created and run at once", c.together(sessions...).String(), "1.3 x the engine's", "the engine's own 20 "+own.String())
 	b.row("server RSS for each of them", fmt.Sprintf("%.2f MB", float64(c.memory("VmRSS:")-before)/1024/float64(len(sessions))), "", "")
 	for _, id := range sessions {
-		c.closeSession(id)
-	}
-}
-
-// parallel measures two sessions that sleep at once.
-func (b *bench) parallel(ctx context.Context) {
-	c := b.start(ctx)
-	defer c.close()
-	c.together("import time", names(2)...)
-	b.row("two sessions, each 2 s of sleep, at once", c.together("time.sleep(2)", names(2)...).String(), "2.5 s", "2 s")
-	for _, id := range names(2) {
 		c.closeSession(id)
 	}
 }

@@ -12,29 +12,6 @@ import (
 	"time"
 )
 
-// manyFiles measures what a run costs that changes one file among many, beside one that changes one
-// where there are none, and what it costs to list them.
-func (b *bench) manyFiles(ctx context.Context) {
-	c := b.start(ctx)
-	defer c.close()
-	c.call("run_python_code", "import os", nil)
-	time.Sleep(settle)
-	alone := b.writes(c)
-	c.call("run_python_code", `for i in range(20_000):
-    os.makedirs(f"many/{i % 100}", exist_ok=True)
-    open(f"many/{i % 100}/{i}.txt", "w").close()`, nil)
-	b.row("a run that changes one file of 20,000", b.writes(c).String(), "", "of one: "+alone.String())
-	var took series
-	for range b.rounds {
-		took = append(took, c.tool("list_artifacts", object{"glob": "many/7/*"}))
-	}
-	b.row("list_artifacts of 20,000 files with a glob", took.String(), "", "")
-}
-
-func (b *bench) writes(c *client) series {
-	return calls(c, 10*b.rounds, 0, "run_python_code", `open("one.txt", "a").write("x")`)
-}
-
 // uploadBytes is what one upload brings in the measurement of what it costs.
 const uploadBytes = 500 << 20
 
@@ -52,15 +29,6 @@ func (b *bench) upload(ctx context.Context) {
 	took := c.tool("upload_file", object{"filename": "large.bin", "host_path": path})
 	b.row("upload_file of 500 MiB from the host", fmt.Sprintf("%v, %.0f MiB/s", took.Round(time.Millisecond), 500/took.Seconds()), "", "")
 	b.row("server RSS at the peak of that, over before", inMB(c.memory("VmHWM:")-before), "16 MB", "")
-	var small, read series
-	for i := range 10 * b.rounds {
-		small = append(small, c.tool("upload_file", object{"filename": fmt.Sprintf("small-%d.txt", i), "text": "x"}))
-	}
-	b.row("upload_file of a small text", small.String(), "", "")
-	for range 10 * b.rounds {
-		read = append(read, c.tool("read_artifact", object{"path": "input/small-0.txt"}))
-	}
-	b.row("read_artifact of a small text", read.String(), "", "")
 }
 
 // linkBytes is what a download and an upload by a link move in the measurement of what they cost.
@@ -115,17 +83,4 @@ func move(ctx context.Context, method, link string, content io.Reader) time.Dura
 		check(fmt.Errorf("%s: %s, %d bytes", method, answer.Status, n))
 	}
 	return time.Since(began)
-}
-
-// takeOver measures the first call of a server in a session that an earlier one left.
-func (b *bench) takeOver(ctx context.Context) {
-	const id = "bench-kept"
-	first := func(c *client) time.Duration { return c.call("run_python_code", "x = 1", object{"session_id": id}) }
-	c := b.start(ctx)
-	first(c)
-	c.close()
-	b.row("first call of a server that takes a session over", b.newServers(ctx, first).String(), "", "container up "+b.floor.containerUp.String())
-	c = b.start(ctx)
-	defer c.close()
-	c.closeSession(id)
 }

@@ -116,10 +116,10 @@ func (b *bench) copies(ctx context.Context) {
 	time.Sleep(2 * settle)
 	times := max(1, b.calls/restedPart)
 	b.attempt("warm call in Python, each after a pause in which a copy is made", "as without", "", func() string {
-		return calls(c, times, idle, python, "x = 1").String()
+		return calls(c, times, idle, python).String()
 	})
 	b.attempt("the same that comes as the copy is made", "", "", func() string {
-		return calls(c, times, 52*time.Millisecond, python, "x = 1").String()
+		return calls(c, times, 52*time.Millisecond, python).String()
 	})
 	b.attempt("the same after a pause where no copy can be made", "", "", func() string {
 		other := object{"session_id": "bench-thread"}

@@ -87,7 +87,7 @@ func (b *bench) podCalls(ctx context.Context, p *pods, settings []string) {
 	defer c.close()
 	c.call("run_python_code", "x = 1", nil)
 	time.Sleep(settle)
-	b.row("pod: warm call in Python", calls(c, b.calls, 0, "run_python_code", "x = 1").String(), "the floor + 1.5 ms", "exec round trip "+trips.String()+", to its first byte "+short(first))
+	b.row("pod: warm call in Python", calls(c, b.calls, 0, "run_python_code").String(), "the floor + 1.5 ms", "exec round trip "+trips.String()+", to its first byte "+short(first))
 }
 
 const podFileBytes = 100_000_000
@@ -151,13 +151,13 @@ func (b *bench) podCrowd(ctx context.Context, p *pods, settings []string) {
 	c := b.start(ctx, settings...)
 	defer c.close()
 	sessions := names(50)
-	b.row("pod: 20 sessions created and run at once", c.together("print(1)", sessions[:20]...).String(), "1.3 x the floor", "20 plain pods running "+short(plain))
+	b.row("pod: 20 sessions created and run at once", c.together(sessions[:20]...).String(), "1.3 x the floor", "20 plain pods running "+short(plain))
 	began = time.Now()
 	for i := 20; i < len(sessions); i += 10 {
-		c.together("print(1)", sessions[i:i+10]...)
+		c.together(sessions[i : i+10]...)
 	}
 	b.row("pod: 30 more, 10 at once", time.Since(began).Round(time.Millisecond).String(), "", "")
-	b.row("pod: a call in each of the 50 at once", c.together("print(1)", sessions...).String(), "none lost", "")
+	b.row("pod: a call in each of the 50 at once", c.together(sessions...).String(), "none lost", "")
 	b.row("pod: server RSS with 50 sessions", c.rss(), "90 MB with 200", "")
 	for _, id := range sessions {
 		c.closeSession(id)

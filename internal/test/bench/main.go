@@ -21,7 +21,7 @@ func main() {
 	server := flag.String("server", "bin/code-sandbox-mcp", "the server's `program`")
 	rounds := flag.Int("rounds", 5, "sessions that are started for a figure that takes a new one")
 	calls := flag.Int("calls", 500, "calls for a figure of a warm kernel")
-	only := flag.String("only", "", "`pattern` of the names of the measurements to make, such as files|upload")
+	only := flag.String("only", "", "`pattern` of the names of the measurements to make, such as upload|links")
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
@@ -51,12 +51,11 @@ func (b *bench) run(ctx context.Context) error {
 		measure func(context.Context)
 	}{
 		{"", b.measureFloor}, {"initialize", b.initialize}, {"warm-python", b.warmPython}, {"warm-js", b.warmJS}, {"http", b.overHTTP},
-		{"first", b.firstCall}, {"prewarm", b.prewarmed}, {"fresh", b.fresh}, {"imports", b.imports}, {"memory", b.memory}, {"parallel", b.parallel},
-		{"files", b.manyFiles}, {"upload", b.upload}, {"links", b.links}, {"take-over", b.takeOver},
-		{"interrupt", b.interrupt}, {"death", b.death}, {"flood", b.flood}, {"twenty", b.twenty}, {"sql", b.databases},
+		{"first", b.firstCall}, {"prewarm", b.prewarmed}, {"fresh", b.fresh}, {"imports", b.imports}, {"memory", b.memory}, {"upload", b.upload},
+		{"links", b.links}, {"interrupt", b.interrupt}, {"death", b.death}, {"twenty", b.twenty}, {"sql", b.databases},
 		{"spares", b.spares}, {"copies", b.copies}, {"frozen", b.frozen}, {"many", b.many},
-		{"packages", b.packages}, {"proxy", b.proxy}, {"crowd", b.crowd},
-		{"authentication", b.authentication}, {"people", b.people}, {"neighbour", b.neighbour},
+		{"proxy", b.proxy}, {"crowd", b.crowd},
+		{"people", b.people}, {"neighbour", b.neighbour},
 		{"pod-starts", b.inCluster(b.podStarts)}, {"pod-calls", b.inCluster(b.podCalls)}, {"pod-files", b.inCluster(b.podFiles)}, {"pod-crowd", b.inCluster(b.podCrowd)},
 	} {
 		if m.name != "" && !b.only.MatchString(m.name) {
@@ -132,15 +131,15 @@ func (b *bench) warm(ctx context.Context, tool, what string) {
 	defer c.close()
 	c.call(tool, "x = 1", nil)
 	time.Sleep(settle)
-	b.row(what, calls(c, b.calls, 0, tool, "x = 1").String(), "p50 1 ms, p95 3 ms", "attached round trip "+b.floor.roundTrip.String())
-	b.row("the same, each after a pause of "+rest.String(), calls(c, max(1, b.calls/restedPart), rest, tool, "x = 1").String(), "", "the same "+b.floor.rested.String())
+	b.row(what, calls(c, b.calls, 0, tool).String(), "p50 1 ms, p95 3 ms", "attached round trip "+b.floor.roundTrip.String())
+	b.row("the same, each after a pause of "+rest.String(), calls(c, max(1, b.calls/restedPart), rest, tool).String(), "", "the same "+b.floor.rested.String())
 }
 
 // calls makes a call several times, each after a pause.
-func calls(c *client, times int, pause time.Duration, tool, code string) (took series) {
+func calls(c *client, times int, pause time.Duration, tool string) (took series) {
 	for range times {
 		time.Sleep(pause)
-		took = append(took, c.call(tool, code, nil))
+		took = append(took, c.call(tool, "x = 1", nil))
 	}
 	return took
 }
@@ -185,7 +184,7 @@ func (b *bench) prewarmed(ctx context.Context) {
 func (b *bench) fresh(ctx context.Context) {
 	for tool, code := range printOne {
 		c := b.start(ctx)
-		c.call(tool, code, nil)
+		c.call(tool, "x = 1", nil)
 		time.Sleep(2 * settle)
 		var took series
 		for range b.rounds {

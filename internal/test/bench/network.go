@@ -13,32 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
 )
-
-// packages installs a small wheel from an index of its own, and then again in other sessions.
-func (b *bench) packages(ctx context.Context) {
-	index, stop := pypi.New()
-	defer stop()
-	dir := must(os.MkdirTemp("", "bench-state-"))
-	defer func() { _ = os.RemoveAll(dir) }()
-	c := b.start(ctx, "--pypi-index-url", index.URL, "--state-dir", dir)
-	defer c.close()
-	var first, again series
-	for round := range b.rounds {
-		name := fmt.Sprintf("small%d", round)
-		index.Add(pypi.Package{Name: name, Version: "1.0", Padding: 50_000})
-		for times, took := range []*series{&first, &again} {
-			session := fmt.Sprintf("bench-%s-%d", name, times)
-			c.call("run_python_code", "1", object{"session_id": session})
-			*took = append(*took, c.tool("install_packages", object{"language": "python", "packages": []string{name}, "session_id": session}))
-			c.closeSession(session)
-		}
-	}
-	b.row("install_packages of a small wheel, from an index on this machine", first.String(), "2.5 s", "")
-	b.row("the same in another session, from the cache", again.String(), "1.5 s", "")
-}
 
 // requests makes requests one after the other, each by a connection of its own, and prints how long each took.
 const requests = `

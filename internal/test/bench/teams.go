@@ -61,26 +61,6 @@ func (w *web) ping(ctx context.Context) time.Duration {
 	return time.Since(began)
 }
 
-// knownTokens is how many tokens a server knows whose authentication is measured.
-const knownTokens = 100
-
-// authentication measures what it costs to find out whose a request is, beside one of the server's own token.
-func (b *bench) authentication(ctx context.Context) {
-	t := b.startTeam(ctx)
-	defer t.close()
-	var last string
-	for i := range knownTokens {
-		last = t.token(ctx, fmt.Sprintf("person %d", i))
-	}
-	own, principal := t.client(ctx, benchToken), t.client(ctx, last)
-	var before, after series
-	for range 4 * b.calls {
-		before, after = append(before, own.ping(ctx)), append(after, principal.ping(ctx))
-	}
-	b.row(fmt.Sprintf("ping with one of %d tokens of principals, in turns with the server's own", knownTokens),
-		after.String(), "0.1 ms more", "the server's own "+before.String())
-}
-
 const (
 	people         = 50
 	sessionsOfEach = 4

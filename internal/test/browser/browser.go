@@ -59,9 +59,8 @@ func Open(t testing.TB) *Tab {
 	}
 	theirIn, in, err := os.Pipe()
 	out, theirOut, err2 := os.Pipe()
-	if err = errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	err = errors.Join(err, err2)
+	must.Hold(t, err == nil, "%v", err)
 	command.ExtraFiles = []*os.File{theirIn, theirOut}
 	must.OK(t, command.Start())
 	_, _ = theirIn.Close(), theirOut.Close()
@@ -142,13 +141,9 @@ func (p *Tab) Call(method string, params any, result any) {
 	if p.session != "" {
 		message["sessionId"] = p.session
 	}
-	text, err := json.Marshal(message)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if _, err := p.to.Write(append(text, 0)); err != nil {
-		p.t.Fatalf("%s: %v", method, err)
-	}
+	text := must.Get(json.Marshal(message))(p.t)
+	_, err := p.to.Write(append(text, 0))
+	must.Hold(p.t, err == nil, "%s: %v", method, err)
 	select {
 	case text := <-answer:
 		if result != nil {

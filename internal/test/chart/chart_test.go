@@ -6,6 +6,7 @@ package chart
 import (
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,9 +39,7 @@ func run(t *testing.T, env []string, name string, args ...string) string {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, stderr.String())
-	}
+	must.Hold(t, err == nil, "%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, stderr.String())
 	return string(out)
 }
 
@@ -64,8 +63,7 @@ const everything = "testdata/all.yaml"
 
 // `make manifests` writes them.
 func TestTheManifestsAreWhatTheChartMakes(t *testing.T) {
-	text, err := os.ReadFile(manifests)
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(manifests))(t)
 	_, want, _ := strings.Cut(string(text), "---\n")
 	_, got, _ := strings.Cut(render(t, "--set", "token.existingSecret=code-sandbox-mcp-token"), "---\n")
 	should.Equal(t, got, want, "docs/deploy/kubernetes/manifests.yaml is of another chart; run make manifests")
@@ -84,23 +82,16 @@ func TestSettingsOfTheChart(t *testing.T) {
 		"max-sessions: 50", "tls-key: /etc/code-sandbox-mcp-tls/tls.key", "policy: /etc/code-sandbox-mcp/policy.yaml", "scheme: HTTPS",
 		"credentials: {name: own, key: http}", "storageClassName: fast", "drain, --wait, --timeout, 20s", "programs-image: registry.example.com/programs:1",
 	} {
-		if !strings.Contains(all, want) {
-			t.Errorf("it has no %s", want)
-		}
+		should.Hold(t, strings.Contains(all, want), "it has no %s", want)
 	}
 	if t.Failed() {
 		t.Log(all)
 	}
-	if strings.Contains(all, "kind: Secret\n") {
-		t.Error("it makes a token beside the one that there is")
-	}
-	if strings.Contains(all, "fsGroup") {
-		t.Error("it names a group where the cluster is to choose one")
-	}
+	should.Hold(t, !strings.Contains(all, "kind: Secret\n"), "it makes a token beside the one that there is")
+	should.Hold(t, !strings.Contains(all, "fsGroup"), "it names a group where the cluster is to choose one")
 	for _, want := range []string{"kind: Secret\n", "kind: StatefulSet\n", "accessModes: [ReadWriteOnce]", "fsGroup: 65532", "fsGroupChangePolicy: OnRootMismatch"} {
-		if plain := render(t); !strings.Contains(plain, want) {
-			t.Errorf("by itself it has no %s", want)
-		}
+		plain := render(t)
+		should.Hold(t, strings.Contains(plain, want), "by itself it has no %s", want)
 	}
 }
 
@@ -144,9 +135,7 @@ func TestTheChartFitsTheAPI(t *testing.T) {
 			wrong := strings.Replace(render(t), "  serviceName:", "  maxPods: 1\n  serviceName:", 1)
 			must.OK(t, os.WriteFile(filepath.Join(schemas, "wrong.yaml"), []byte(wrong), 0o600))
 			said, err := exec.CommandContext(t.Context(), kubeconform, "-schema-location", schemas+"/{{.ResourceKind}}{{.KindSuffix}}.json", filepath.Join(schemas, "wrong.yaml")).CombinedOutput()
-			if err == nil || !strings.Contains(string(said), "maxPods") {
-				t.Errorf("what is wrong is not found: %v, %s", err, said)
-			}
+			should.Hold(t, err != nil && strings.Contains(string(said), "maxPods"), "what is wrong is not found: %v, %s", err, said)
 		})
 	}
 }
@@ -159,9 +148,7 @@ func TestAClusterTakesTheChart(t *testing.T) {
 	kubectl := func(args ...string) string {
 		t.Helper()
 		out, err := exec.Command("kubectl", args...).CombinedOutput() //nolint:noctx // the namespace goes at the end too
-		if err != nil {
-			t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
+		should.Hold(t, err == nil, "kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 		return string(out)
 	}
 	namespace := "chart-" + strings.ToLower(rand.Text()[:8])
@@ -170,7 +157,81 @@ func TestAClusterTakesTheChart(t *testing.T) {
 	kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted", "pod-security.kubernetes.io/warn=restricted")
 	file := filepath.Join(t.TempDir(), "chart.yaml")
 	must.OK(t, os.WriteFile(file, []byte(helm(t, "template", "x", chart, "--namespace", namespace)), 0o600))
-	if said := kubectl("apply", "--dry-run=server", "-f", file); strings.Contains(said, "Warning") || strings.Count(said, "created") != 9 {
-		t.Errorf("it says %s", said)
+	said := kubectl("apply", "--dry-run=server", "-f", file)
+	should.Hold(t, !strings.Contains(said, "Warning") && strings.Count(said, "created") == 9, "it says %s", said)
+}
+
+// writeSchemas writes JSON schemas for some kinds, of what a version of Kubernetes says of its API, in the files in which kubeconform
+// looks for them. They allow no field that the API does not know.
+func writeSchemas(swagger, folder string, kinds map[string]bool) error {
+	text, err := os.ReadFile(swagger)
+	if err != nil {
+		return err
 	}
+	var api struct{ Definitions map[string]map[string]any }
+	if err := json.Unmarshal(text, &api); err != nil {
+		return err
+	}
+	for _, d := range api.Definitions {
+		if _, open := d["additionalProperties"]; d["properties"] != nil && !open {
+			d["additionalProperties"] = false
+		}
+	}
+	for name := range api.Definitions { // these are texts to the API's description, and numbers to people
+		if strings.HasSuffix(name, ".IntOrString") || strings.HasSuffix(name, ".Quantity") {
+			api.Definitions[name] = map[string]any{"type": []string{"string", "number"}}
+		}
+	}
+	for name, d := range api.Definitions {
+		of, _ := d["x-kubernetes-group-version-kind"].([]any)
+		if len(of) != 1 {
+			continue
+		}
+		gvk := of[0].(map[string]any)
+		kind, group, version := gvk["kind"].(string), gvk["group"].(string), gvk["version"].(string)
+		if !kinds[kind] {
+			continue
+		}
+		schema := map[string]any{"$ref": "#/definitions/" + name, "definitions": reached(api.Definitions, name)}
+		text, err := json.Marshal(schema)
+		if err != nil {
+			return err
+		}
+		suffix := "-" + version
+		if group != "" {
+			suffix = "-" + strings.Split(group, ".")[0] + suffix
+		}
+		file := filepath.Join(folder, strings.ToLower(kind)+suffix+".json")
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			return fmt.Errorf("schema of %s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// reached returns the definitions that one refers to, and itself.
+func reached(all map[string]map[string]any, name string) map[string]any {
+	found := make(map[string]any)
+	var visit func(value any)
+	visit = func(value any) {
+		switch v := value.(type) {
+		case []any:
+			for _, each := range v {
+				visit(each)
+			}
+		case map[string]any:
+			for key, each := range v {
+				if ref, is := each.(string); is && key == "$ref" {
+					ref = strings.TrimPrefix(ref, "#/definitions/")
+					if found[ref] == nil {
+						found[ref] = all[ref]
+						visit(all[ref])
+					}
+				}
+				visit(each)
+			}
+		}
+	}
+	visit(map[string]any{"$ref": "#/definitions/" + name})
+	return found
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // binary is the program under test.
@@ -60,11 +62,9 @@ type user struct {
 
 func newUser(t *testing.T) user {
 	t.Helper()
-	dir, err := modules()
-	must.OK(t, err)
+	dir := must.Get(modules())(t)
 	// Not below the system's folder for temporary files: Codex does not put its own there.
-	home, err := os.MkdirTemp(dir, ".home-")
-	must.OK(t, err)
+	home := must.Get(os.MkdirTemp(dir, ".home-"))(t)
 	t.Cleanup(func() {
 		for range 20 { // something of a client may still write
 			if os.RemoveAll(home) == nil {
@@ -90,8 +90,7 @@ func (u user) run(t *testing.T, argv ...string) (string, error) {
 	defer cancel()
 	path := argv[0]
 	if !filepath.IsAbs(path) {
-		dir, err := modules()
-		must.OK(t, err)
+		dir := must.Get(modules())(t)
 		path = filepath.Join(dir, ".bin", path)
 	}
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
@@ -103,9 +102,7 @@ func (u user) run(t *testing.T, argv ...string) (string, error) {
 func (u user) mustRun(t *testing.T, argv ...string) string {
 	t.Helper()
 	out, err := u.run(t, argv...)
-	if err != nil {
-		t.Fatalf("%q: %v\n%s", argv, err, out)
-	}
+	must.Hold(t, err == nil, "%q: %v\n%s", argv, err, out)
 	return out
 }
 
@@ -117,35 +114,33 @@ type clientCase struct {
 	list         []string
 	// connects is what the list says of a server that answers; "": it only reads its configuration.
 	connects string
-	// command reports whether the client has a command that installs.
-	command bool
 	// rewrites reports whether the client writes its configuration whenever it is started.
 	rewrites bool
 }
 
 var cases = []clientCase{
 	{
-		name: "claude-code", file: ".claude.json", list: []string{"claude", "mcp", "list"}, connects: "Connected", command: true, rewrites: true,
+		name: "claude-code", file: ".claude.json", list: []string{"claude", "mcp", "list"}, connects: "Connected", rewrites: true,
 		before: "{\n  \"hasCompletedOnboarding\": true,\n  \"mcpServers\": {}\n}",
 	},
 	{
-		name: "gemini", file: ".gemini/settings.json", list: []string{"gemini", "mcp", "list"}, connects: "Connected", command: true,
+		name: "gemini", file: ".gemini/settings.json", list: []string{"gemini", "mcp", "list"}, connects: "Connected",
 		before: "{\n  // mine\n  \"ui\": { \"theme\": \"GitHub\" }\n}\n",
 	},
 	{
-		name: "codex", file: ".codex/config.toml", list: []string{"codex", "mcp", "list"}, command: true,
+		name: "codex", file: ".codex/config.toml", list: []string{"codex", "mcp", "list"},
 		before: "# mine\nmodel = \"o3\" # the old one\n",
 	},
 	{
-		name: "opencode", file: ".config/opencode/opencode.json", list: []string{"opencode", "mcp", "list"}, connects: "connected", command: true,
+		name: "opencode", file: ".config/opencode/opencode.json", list: []string{"opencode", "mcp", "list"}, connects: "connected",
 		before: "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  // mine\n  \"share\": \"disabled\",\n}\n",
 	},
 	{
-		name: "qwen", file: ".qwen/settings.json", list: []string{"qwen", "mcp", "list"}, connects: "Connected", command: true, rewrites: true,
+		name: "qwen", file: ".qwen/settings.json", list: []string{"qwen", "mcp", "list"}, connects: "Connected", rewrites: true,
 		before: "{\n  // mine\n  \"general\": { \"vimMode\": false }\n}\n",
 	},
 	{
-		name: "copilot", file: ".copilot/mcp-config.json", list: []string{"copilot", "mcp", "list"}, command: true,
+		name: "copilot", file: ".copilot/mcp-config.json", list: []string{"copilot", "mcp", "list"},
 		before: "{\n  \"mcpServers\": {}\n}\n",
 	},
 	{
@@ -156,49 +151,35 @@ var cases = []clientCase{
 
 func TestEachClientHasTheServer(t *testing.T) {
 	for _, c := range cases {
-		for _, way := range [][]string{nil, {"--edit-file"}} {
-			if way == nil && !c.command {
-				continue
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			u := newUser(t)
+			file := filepath.Join(u.home, c.file)
+			must.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
+			must.OK(t, os.WriteFile(file, []byte(c.before), 0o600))
+
+			said := u.mustRun(t, binary, "install", "--client", c.name, "--env", "SANDBOX_OUTPUT_LIMIT=9000", "--", "--images=off")
+			should.Hold(t, strings.Contains(said, "The server answers"), "install said\n%s", said)
+			installed := read(t, file)
+			for _, part := range []string{binary, "--images=off", "SANDBOX_OUTPUT_LIMIT", "9000"} {
+				should.Hold(t, bytes.Contains(installed, []byte(part)), "%s is not in\n%s", part, installed)
 			}
-			t.Run(strings.Join(append([]string{c.name}, way...), " "), func(t *testing.T) {
-				t.Parallel()
-				u := newUser(t)
-				file := filepath.Join(u.home, c.file)
-				must.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
-				must.OK(t, os.WriteFile(file, []byte(c.before), 0o600))
+			again := u.mustRun(t, append([]string{binary, "install", "--start=false", "--client", c.name}, "--env", "SANDBOX_OUTPUT_LIMIT=9000", "--", "--images=off")...)
+			should.Hold(t, strings.Contains(again, "already") && bytes.Equal(read(t, file), installed), "a second time:\n%s", again)
+			listed, err := u.run(t, c.list...)
+			should.Hold(t, err == nil && strings.Contains(listed, "code-sandbox") && strings.Contains(listed, c.connects),
+				"%q: %v\n%s", c.list, err, listed)
 
-				said := u.mustRun(t, append(append([]string{binary, "install", "--client", c.name}, way...), "--env", "SANDBOX_OUTPUT_LIMIT=9000", "--", "--images=off")...)
-				if !strings.Contains(said, "The server answers") || way == nil != strings.Contains(said, ", by `") {
-					t.Errorf("install said\n%s", said)
-				}
-				installed := read(t, file)
-				for _, part := range []string{binary, "--images=off", "SANDBOX_OUTPUT_LIMIT", "9000"} {
-					if !bytes.Contains(installed, []byte(part)) {
-						t.Errorf("%s is not in\n%s", part, installed)
-					}
-				}
-				if again := u.mustRun(t, append([]string{binary, "install", "--start=false", "--client", c.name}, "--env", "SANDBOX_OUTPUT_LIMIT=9000", "--", "--images=off")...); !strings.Contains(again, "already") || !bytes.Equal(read(t, file), installed) {
-					t.Errorf("a second time:\n%s", again)
-				}
-				listed, err := u.run(t, c.list...)
-				if err != nil || !strings.Contains(listed, "code-sandbox") || !strings.Contains(listed, c.connects) {
-					t.Errorf("%q: %v\n%s", c.list, err, listed)
-				}
-
-				u.mustRun(t, binary, "uninstall", "--client", c.name)
-				left := string(read(t, file))
-				if left != c.before && !c.rewrites || strings.Contains(left, "code-sandbox") {
-					t.Errorf("uninstall leaves\n%s", left)
-				}
-			})
-		}
+			u.mustRun(t, binary, "uninstall", "--client", c.name)
+			left := string(read(t, file))
+			should.Hold(t, (left == c.before || c.rewrites) && !strings.Contains(left, "code-sandbox"), "uninstall leaves\n%s", left)
+		})
 	}
 }
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(path))(t)
 	return text
 }
 
@@ -224,9 +205,7 @@ func TestContinueOffersTheToolsToItsModel(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		defer asked.Reset()
-		if !bytes.Contains(asked.Bytes(), []byte("hello")) {
-			t.Fatalf("the model was not asked: %s", asked.String())
-		}
+		must.Hold(t, bytes.Contains(asked.Bytes(), []byte("hello")), "the model was not asked: %s", asked.String())
 		return bytes.Contains(asked.Bytes(), []byte("run_python_code"))
 	}
 	u.mustRun(t, binary, "install", "--client", "continue")
@@ -237,4 +216,57 @@ func TestContinueOffersTheToolsToItsModel(t *testing.T) {
 	if offered() || string(read(t, file)) != before {
 		t.Errorf("uninstall leaves\n%s", read(t, file))
 	}
+}
+
+var update = flag.Bool("update", false, "rewrite the golden file")
+
+// What the commands say and how they end, one after the other, for somebody who has Cursor and Goose.
+func TestWhatTheCommandsSay(t *testing.T) {
+	home := t.TempDir()
+	for path, text := range map[string]string{
+		".cursor/mcp.json":          "{\n  \"mcpServers\": {\n    \"sandbox\": { \"command\": \"code-sandbox-mcp\" }\n  }\n}\n",
+		".config/goose/config.yaml": "GOOSE_MODEL: x\n",
+		".codex/config.toml":        "a = = 1\n",
+	} {
+		must.OK(t, os.MkdirAll(filepath.Join(home, filepath.Dir(path)), 0o700))
+		must.OK(t, os.WriteFile(filepath.Join(home, path), []byte(text), 0o600))
+	}
+	var b strings.Builder
+	for _, line := range []string{
+		"install",
+		"install --client cursor --print --name sandbox2",
+		"install --client cursor goose --dry-run --env A=B -- --images off",
+		"install --client cursor,goose",
+		"install --client cursor",
+		"install --client cursor --images off",
+		"install",
+		"install --client codex",
+		"install --client zed",
+		"install --client zed --scope project",
+		"install --client goose --scope project",
+		"install --client emacs",
+		"install --client cursor --arg --log-file=/nowhere/log",
+		"uninstall --client cursor --dry-run",
+		"uninstall --all",
+		"uninstall --client cursor",
+	} {
+		cmd := exec.Command(binary, strings.Fields(line)...)
+		cmd.Env, cmd.Dir = []string{"HOME=" + home, "PATH=/nowhere"}, home
+		out, _ := cmd.CombinedOutput()
+		b.WriteString("$ code-sandbox-mcp " + line + "\n" + string(out))
+		if code := cmd.ProcessState.ExitCode(); code != 0 {
+			b.WriteString("[exit status " + string(rune('0'+code)) + "]\n")
+		}
+		b.WriteString("\n")
+	}
+	got := strings.NewReplacer(home, "/home/ada", binary, "/usr/local/bin/code-sandbox-mcp").Replace(b.String())
+	got = regexp.MustCompile(`code-sandbox-mcp \S+, (\d+) tools, in \d+ ms`).ReplaceAllString(got, "code-sandbox-mcp VERSION, $1 tools, in N ms")
+	got = regexp.MustCompile(`before-code-sandbox-\w+`).ReplaceAllString(got, "before-code-sandbox-HASH")
+	got = regexp.MustCompile(`config=\S+`).ReplaceAllString(got, "config=BASE64")
+	got = regexp.MustCompile(`(?m)(\S) {2,}`).ReplaceAllString(got, "$1  ") // columns are as wide as the home folder's path
+	const golden = "testdata/shell.txt"
+	if *update {
+		must.OK(t, os.WriteFile(golden, []byte(got), 0o644))
+	}
+	should.Equal(t, got, string(read(t, golden)), "-update rewrites %s", golden)
 }

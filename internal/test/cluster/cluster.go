@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // Cluster is what the tests of a process have of one.
@@ -50,10 +52,7 @@ func Need(tb testing.TB) *Cluster {
 	mu.Lock()
 	defer mu.Unlock()
 	if only == nil {
-		c, err := Open()
-		if err != nil {
-			tb.Fatal(err)
-		}
+		c := must.Get(Open())(tb)
 		only = c
 	}
 	return only
@@ -187,22 +186,16 @@ func (c *Cluster) writeKubeconfig(path, token string) error {
 func (c *Cluster) Kubectl(tb testing.TB, args ...string) string {
 	tb.Helper()
 	out, err := c.run(nil, args...)
-	if err != nil {
-		tb.Error(err)
-	}
+	should.OK(tb, err)
 	return out
 }
 
 // Apply makes objects of YAML, which go with the test.
 func (c *Cluster) Apply(tb testing.TB, yaml string) {
 	tb.Helper()
-	if _, err := c.run(strings.NewReader(yaml), "apply", "-f", "-"); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, should.ErrOf(c.run(strings.NewReader(yaml), "apply", "-f", "-")))
 	tb.Cleanup(func() {
-		if _, err := c.run(strings.NewReader(yaml), "delete", "--ignore-not-found", "-f", "-"); err != nil {
-			tb.Error(err)
-		}
+		should.OK(tb, should.ErrOf(c.run(strings.NewReader(yaml), "delete", "--ignore-not-found", "-f", "-")))
 	})
 }
 
@@ -222,9 +215,7 @@ func (c *Cluster) run(stdin *strings.Reader, args ...string) (string, error) {
 // Load has the nodes know images of Podman's, by the command that LOAD_IMAGES names.
 func (c *Cluster) Load(tb testing.TB, refs ...string) {
 	tb.Helper()
-	if err := c.LoadImages(refs...); err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, c.LoadImages(refs...))
 }
 
 // LoadImages is Load outside of a test.

@@ -18,22 +18,15 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
-var update = flag.Bool("update", false, "write docs/files.md anew")
+var update = flag.Bool("update", false, "write the list of packages in docs/architecture.md anew")
 
-const (
-	root = "../../.."
-	head = `# Packages
+const root = "../../.."
 
-A line for each package and folder of scripts, from the comment at its head, by ` + "`go test ./internal/test/docs -update`" + `.
-[architecture.md](architecture.md) says how the parts work together, and where bounds are.
-
-A container goes through six phases, most in a file of ` + "`sandbox/link`" + `: it is reached (` + "`link.go`" + `), taken over from a server before (` + "`takeover.go`" + `) or
-started (` + "`start.go`" + `), runs code (` + "`perform.go`" + `), serves what that sends out (` + "`place/wayout.go`" + `), and is retired, which writes its variables (` + "`sandbox/ending.go`" + `).
-
-`
-)
+// list is the generated part of docs/architecture.md.
+var list = regexp.MustCompile(`(?s)(<!-- made by: go test \./internal/test/docs -update -->\n).*?(<!-- end -->)`)
 
 var (
 	listed    = []string{"main.go", "cmd", "apis", "cluster", "team", "sandbox", "tools", "sql", "containers", "internal"}
@@ -44,7 +37,7 @@ var (
 	firstStop = regexp.MustCompile(`[.:;](\s|$)`)
 )
 
-// Every package has a comment that says what it is, and so has the main file of each folder of scripts. docs/files.md has the first
+// Every package has a comment that says what it is, and so has the main file of each folder of scripts. docs/architecture.md has the first
 // sentence of each.
 func TestPackagesAreListed(t *testing.T) {
 	out, err := exec.Command("git", append([]string{"-C", root, "ls-files", "--cached", "--others", "--exclude-standard"}, listed...)...).Output()
@@ -59,30 +52,27 @@ func TestPackagesAreListed(t *testing.T) {
 			folders[dir] = line
 		}
 	}
-	page := bytes.NewBufferString(head)
+	var lines strings.Builder
 	for _, folder := range slices.Sorted(maps.Keys(folders)) {
-		if folders[folder] == "" {
-			t.Errorf("%s: no comment says what it is", folder)
-		}
-		_, _ = fmt.Fprintf(page, "- `%s` %s\n", folder, folders[folder])
+		should.Hold(t, folders[folder] != "", "%s: no comment says what it is", folder)
+		_, _ = fmt.Fprintf(&lines, "- `%s` %s\n", folder, folders[folder])
 	}
-	target := filepath.Join(root, "docs", "files.md")
+	target := filepath.Join(root, "docs", "architecture.md")
+	have := must.Get(os.ReadFile(target))(t)
+	want := list.ReplaceAll(have, []byte("${1}"+strings.ReplaceAll(lines.String(), "$", "$$")+"${2}"))
 	if *update {
-		must.OK(t, os.WriteFile(target, page.Bytes(), 0o644))
-	}
-	if have, err := os.ReadFile(target); err != nil || !bytes.Equal(have, page.Bytes()) {
-		t.Error("docs/files.md is not of these packages: go test ./internal/test/docs -update")
+		must.OK(t, os.WriteFile(target, want, 0o644))
+	} else if !list.Match(have) || !bytes.Equal(have, want) {
+		t.Error("docs/architecture.md is not of these packages: go test ./internal/test/docs -update")
 	}
 }
 
 // describe returns the first sentence of a package's comment, or of a script's.
 func describe(t *testing.T, name string) string {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join(root, name))
-	must.OK(t, err)
+	source := must.Get(os.ReadFile(filepath.Join(root, name)))(t)
 	if path.Ext(name) == ".go" {
-		file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.PackageClauseOnly)
-		must.OK(t, err)
+		file := must.Get(parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.PackageClauseOnly))(t)
 		return named.ReplaceAllString(sentence(file.Doc.Text()), "")
 	}
 	groups := comment.FindSubmatch(source)

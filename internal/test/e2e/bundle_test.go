@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // A bundle and the npm packages are made of the program under test, and used as a client's user would.
@@ -37,7 +38,7 @@ func releaseOf(t *testing.T) (dist, version string) {
 				file += ".exe"
 			}
 			if system == runtime.GOOS && arch == runtime.GOARCH {
-				err = os.Link(shipped, file)
+				err = os.Link(binary, file)
 			} else {
 				err = os.WriteFile(file, nil, 0o755)
 			}
@@ -61,14 +62,11 @@ func TestWhatIsReleasedServes(t *testing.T) {
 
 func bundleServes(t *testing.T, dist, version string) {
 	bundles, err := filepath.Glob(filepath.Join(dist, "bundles", "*.mcpb"))
-	if err != nil || len(bundles) != 6 {
-		t.Fatalf("bundles: %v, %v", bundles, err)
-	}
+	must.Hold(t, err == nil && len(bundles) == 6, "bundles: %v, %v", bundles, err)
 	for _, bundle := range bundles {
 		folder := unpack(t, bundle)
-		if out, stderr, err := node(t, "node_modules/@anthropic-ai/mcpb/dist/cli/cli.js", "validate", filepath.Join(folder, "manifest.json")); err != nil {
-			t.Errorf("%s: %v\n%s%s", filepath.Base(bundle), err, out, stderr)
-		}
+		out, stderr, err := node(t, "node_modules/@anthropic-ai/mcpb/dist/cli/cli.js", "validate", filepath.Join(folder, "manifest.json"))
+		should.Hold(t, err == nil, "%s: %v\n%s%s", filepath.Base(bundle), err, out, stderr)
 	}
 
 	own := unpack(t, filepath.Join(dist, "bundles", fmt.Sprintf("code-sandbox-mcp_%s_%s_%s.mcpb", version, runtime.GOOS, runtime.GOARCH)))
@@ -105,9 +103,7 @@ func isListed(t *testing.T, s *server, want []struct{ Name, Description string }
 	var listed []struct{ Name, Description string }
 	list := listOf(s)
 	decode(t, list, &listed)
-	if len(listed) != len(want) {
-		t.Fatalf("%d tools are listed, %d were told of", len(listed), len(want))
-	}
+	must.Hold(t, len(listed) == len(want), "%d tools are listed, %d were told of", len(listed), len(want))
 	for i, tool := range listed {
 		// A tool tells of limits that are set, so its description is compared by its first sentence.
 		first, _, _ := strings.Cut(tool.Description, ".")
@@ -119,8 +115,7 @@ func isListed(t *testing.T, s *server, want []struct{ Name, Description string }
 
 func unpack(t *testing.T, bundle string) string {
 	t.Helper()
-	archive, err := zip.OpenReader(bundle)
-	must.OK(t, err)
+	archive := must.Get(zip.OpenReader(bundle))(t)
 	defer archive.Close()
 	folder := t.TempDir()
 	must.OK(t, os.CopyFS(folder, archive))
@@ -160,9 +155,7 @@ func npmPackageServes(t *testing.T, dist, version string) {
 				return // npm's own processes are between
 			}
 			s.signal(syscall.SIGTERM)
-			if !s.endsIn(patience) {
-				t.Error("it is not told of a signal")
-			}
+			should.Hold(t, s.endsIn(patience), "it is not told of a signal")
 		})
 	}
 
@@ -175,9 +168,7 @@ func npmPackageServes(t *testing.T, dist, version string) {
 
 	must.OK(t, os.RemoveAll(filepath.Join(home, "node_modules/@code-sandbox-mcp/code-sandbox-mcp-"+system+"-"+cpu)))
 	out, err := exec.Command(installed, "version").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "--omit=optional") {
-		t.Errorf("without the platform's package: %v, %s", err, out)
-	}
+	should.Hold(t, err != nil && strings.Contains(string(out), "--omit=optional"), "without the platform's package: %v, %s", err, out)
 }
 
 // toldTools are the tools as they are reviewed.

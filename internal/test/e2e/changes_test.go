@@ -41,13 +41,12 @@ var (
 var passing = regexp.MustCompile(`0x[0-9a-f]+|\((\w+) [\w.+]+\)\n?$|\bid='\w+'|among \{[^}]*\}`)
 
 // telling are the lines of a traceback that tell whose an error is: the files of libraries, and the library that the kernel names.
-var telling = regexp.MustCompile(`(?m)^(  File "[^"\n]*/[^"\n]*"|\(\w+ \d[\w.+]*\)$)`)
+var telling = regexp.MustCompile(`(?m)^(  (?:\S+ \.\.\. )?File "[^"\n]*/[^"\n]*"|\(\w+ \d[\w.+]*\)$)`)
 
 // A new version of a library that says something else, or takes again what it has refused, is noticed here.
 func TestLibrariesRefuseWhatHintsAreFor(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile(refusedCode)
-	must.OK(t, err)
+	content := must.Get(os.ReadFile(refusedCode))(t)
 	var want, got map[string]*raised
 	decode(t, content, &want)
 	dir := t.TempDir()
@@ -56,15 +55,13 @@ func TestLibrariesRefuseWhatHintsAreFor(t *testing.T) {
 		t.Skip("the image has Debian's packages, which are older")
 	}
 	should.Equal(t, s.py(quietCode).Meta.Run.Stdout, quietLines, "a library does in another way what tools/usage.md and docs/library-changes.md tell")
-	codes, err := json.Marshal(slices.Sorted(maps.Keys(want)))
-	must.OK(t, err)
+	codes := must.Get(json.Marshal(slices.Sorted(maps.Keys(want))))(t)
 	quoted, err := json.Marshal(string(codes))
 	must.OK(t, err)
 	s.py(strings.Replace(raiseAll, "CODES", string(quoted), 1))
 	s.call("read_artifact", object{"path": "output/errors.json", "save_to": filepath.Join(dir, "errors.json")})
-	if content, err = os.ReadFile(filepath.Join(dir, "errors.json")); err != nil {
-		t.Fatal(err)
-	}
+	content, err = os.ReadFile(filepath.Join(dir, "errors.json"))
+	must.Hold(t, err == nil, "%v", err)
 	decode(t, content, &got)
 	for code, error := range got {
 		if error == nil {

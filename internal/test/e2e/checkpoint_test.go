@@ -4,15 +4,11 @@ package e2e
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -55,12 +51,10 @@ func TestASessionMovesToAnotherMachine(t *testing.T) {
 	hash := strings.Trim(run.value(), "'")
 	s.end()
 
-	if out := mustShell(t, here, "sessions", "export", id, file); !strings.Contains(out, "exported "+id) || !strings.Contains(out, "3 links") {
-		t.Errorf("export: %s", out)
-	}
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the file: %v, %v", info, err)
-	}
+	out := mustShell(t, here, "sessions", "export", id, file)
+	should.Hold(t, strings.Contains(out, "exported "+id) && strings.Contains(out, "3 links"), "export: %s", out)
+	info, err := os.Stat(file)
+	should.Hold(t, err == nil && info.Mode().Perm() == 0o600, "the file: %v, %v", info, err)
 	// The session has its variables still, and the export has counted as no run.
 	s = start(t, setup{stateDir: here})
 	should.Equal(t, s.complete(python, object{"session_id": id, "code": "x + 1"}).Meta.Run.value(), "42", "after the export")
@@ -69,74 +63,52 @@ func TestASessionMovesToAnotherMachine(t *testing.T) {
 
 	should.Contain(t, mustShell(t, there, "sessions", "import", file, other), "imported "+other, "import")
 	shell(t, there, "sessions", "import", file, other).wantFault(t, "file_exists")
-	if h := mustHold(t, []string{other}); len(h.Containers) != 0 || len(h.Volumes) != 1 {
-		t.Errorf("an imported session has %s", sprint(h))
-	}
+	h := mustHold(t, []string{other})
+	should.Hold(t, len(h.Containers) == 0 && len(h.Volumes) == 1, "an imported session has %s", sprint(h))
 	s = start(t, setup{stateDir: there})
 	text := s.complete(python, object{"session_id": other, "code": look}).text()
 	for _, want := range []string{hash, strings.Repeat("ü", 10) + " 0o750 1700000000.5 ['folder']", "/usr/bin/python3 nowhere False True", "one two"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
+		should.Hold(t, strings.Contains(text, want), "no %q in\n%s", want, text)
 	}
 	// What ran before can be asked for.
 	s.call("wait_for_run", object{"run_id": run.RunID}).wantText(t, hash)
 	s.call("close_session", object{"session_id": other})
 }
 
-// killImport begins to import the file, and kills the program when it has half of it.
-func killImport(t *testing.T, dir, file, id string) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	must.OK(t, err)
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	must.OK(t, syscall.Mkfifo(pipe, 0o600))
-	feed, err := os.OpenFile(pipe, os.O_RDWR, 0) // to open it for writing alone would wait for a reader
-	must.OK(t, err)
-	defer feed.Close()
-	var stderr locked.Buffer
-	cmd := exec.Command(binary, "sessions", "import", pipe, id, "--state-dir", dir)
-	cmd.Env, cmd.Stderr = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, &stderr
-	must.OK(t, cmd.Start())
-	t.Cleanup(func() { removeAll(t, []string{id}) })
-	_ = feed.SetWriteDeadline(time.Now().Add(patience))
-	// It has been taken when this returns, but for the little that a pipe holds.
-	_, err = feed.Write(text[:len(text)/2])
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	must.OK(t, err, "%s", stderr.String())
-	if h := mustHold(t, []string{id}); len(h.Containers) != 1 || len(h.Volumes) != 1 {
-		t.Fatalf("half an import has %s", sprint(h))
-	}
+// Files go back to before a run of another language, and the undoing is undone.
+func TestFilesAreUndone(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{})
+	const id = "e2e-undo"
+	s.complete(python, object{"session_id": id, "code": "kept = 7\nopen('results.csv', 'w').write('gold')"})
+	run := s.call("run_bash", object{"session_id": id, "code": "rm results.csv; mkdir made"}).Meta.Run.RunID
+	eventually(t, "the files from before are known", func() (bool, string) {
+		info := s.call("session_info", object{"session_id": id}).text()
+		_, versions, _ := strings.Cut(info, `"versions"`)
+		return strings.Contains(versions, run), info
+	})
+	s.call("read_artifact", object{"session_id": id, "path": "results.csv@" + run}).wantText(t, "gold")
+	s.call("read_artifact", object{"session_id": id, "path": "other.csv@" + run}).wantText(t, "not_found", `There was no file "other.csv" before `+run)
+	back := s.call("restore_session", object{"run_id": run, "variables": false})
+	back.wantText(t, "files of session "+id+" are as before "+run, "1 files restored, 0 removed")
+	s.call("run_bash", object{"session_id": id, "code": "cat results.csv; ls -d made"}).wantText(t, "gold", "cannot access 'made'")
+	again := regexp.MustCompile(`restore-\w+`).FindString(back.text())
+	s.call("restore_session", object{"run_id": again}).wantText(t, "0 files restored, 1 removed")
+	s.call("restore_session", object{"run_id": run, "files": false, "variables": false}).wantText(t, "invalid_argument", "nothing is restored")
 }
 
-// An import that is killed in the middle leaves nothing that anybody takes for a session, and the next one
-// begins anew.
-func TestAKilledImportLeavesNothing(t *testing.T) {
+// A run that removes files says so, and the last one that changed something is undone also after sleep.
+func TestTheLastChangeIsUndoneAfterSleep(t *testing.T) {
 	t.Parallel()
-	const from, id = "e2e-killed-source", "e2e-killed-import"
-	here, file := t.TempDir(), filepath.Join(t.TempDir(), "whole.tar.zst")
-	source := start(t, setup{stateDir: here})
-	source.complete(python, object{"session_id": from, "code": `
-import os
-os.makedirs('a'); open('a/early', 'w').write('early')
-open('large', 'wb').write(os.urandom(16 << 20))`})
-	source.end()
-	mustShell(t, here, "sessions", "export", from, file)
-	mustShell(t, here, "sessions", "close", from)
-
-	dir := t.TempDir()
-	killImport(t, dir, file, id)
-	if found := shellSessions(t, dir); len(found) != 0 {
-		t.Errorf("listed: %s", sprint(found))
-	}
-	mustShell(t, dir, "sessions", "import", file, id)
-	next := start(t, setup{stateDir: dir})
-	res := next.complete(python, object{"session_id": id, "code": "import os; open('a/early').read(), os.path.getsize('large'), os.listdir('.uploads')"})
-	should.Equal(t, res.Meta.Run.value(), "('early', 16777216, [])", "the session")
-	next.call("close_session", object{"session_id": id})
-	left, _ := filepath.Glob(filepath.Join(dir, "sessions", id+"*"))
-	if h := mustHold(t, []string{id}); !h.empty() || len(left) != 0 {
-		t.Errorf("left: %s, %q", sprint(h), left)
-	}
+	s := start(t, setup{})
+	const id = "e2e-undo-asleep"
+	s.complete(python, object{"session_id": id, "code": "kept = 7\nopen('results.csv', 'w').write('gold')"})
+	s.call("run_bash", object{"session_id": id, "code": "rm results.csv"}).wantText(t, "[files]\nremoved: results.csv")
+	s.complete(python, object{"session_id": id, "code": "print(kept)"})
+	s.call("run_bash", object{"session_id": id, "code": "ls -A; ls /mnt/.state"}).wantText(t, "input\noutput\n", "versions")
+	s.call("close_session", object{"session_id": id, "keep_files": true})
+	s.call("restore_session", object{"session_id": id}).wantText(t, "): rm results.csv", "1 files restored", "variables stay as they are: no copy")
+	s.call("run_bash", object{"session_id": id, "code": "cat results.csv"}).wantText(t, "gold")
+	s.call("restore_session", object{"session_id": id, "steps": 9}).wantText(t, "invalid_argument", "not 9", "rm results.csv")
+	s.call("restore_session", object{"run_id": "run-none", "session_id": id}).wantText(t, "run_not_found", "rm results.csv")
 }

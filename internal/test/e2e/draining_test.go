@@ -4,11 +4,15 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // closeAll closes the sessions that servers of a state folder have left, of all principals.
@@ -44,16 +48,13 @@ func TestARollingRestart(t *testing.T) {
 	}
 	want := func(s *httpServer, session, code, result string) {
 		t.Helper()
-		if a, status := run(s, session, code, 120); status != "200" || a.Result != result {
-			t.Errorf("%s: %s %+v, want %s", code, status, a, result)
-		}
+		a, status := run(s, session, code, 120)
+		should.Hold(t, status == "200" && a.Result == result, "%s: %s %+v, want %s", code, status, a, result)
 	}
 	const short, long = "e2e-rolling-short", "e2e-rolling-long"
 	want(first, short, "x = 1\nx", "1")
 	begun, status := run(first, long, "import os, time\nwhile not os.path.exists('go'): time.sleep(.05)\ny = 42\n'over'", 0)
-	if status != "202" {
-		t.Fatalf("%s %+v", status, begun)
-	}
+	must.Hold(t, status == "202", "%s %+v", status, begun)
 	next := startHTTPWith(t, setup{stateDir: dir})
 	addressOf := func(s *httpServer) string { return strings.TrimSuffix(strings.TrimPrefix(s.url, "http://"), "/mcp") }
 	must.Soon(t, "the next server is known", func() bool { return strings.Contains(shell(t, dir, "drain", "nobody").stderr, addressOf(next)) })
@@ -80,9 +81,7 @@ func TestARollingRestart(t *testing.T) {
 	}
 	mustShell(t, dir, "drain", address, "--wait")
 	first.signal(syscall.SIGTERM)
-	if !first.endsIn(endTime) {
-		t.Fatal("the server does not end")
-	}
+	must.Hold(t, first.endsIn(endTime), "the server does not end")
 	want(next, long, "y", "42")
 	mustShell(t, dir, "drain")
 	mustShell(t, dir, "drain", "--undo")
@@ -90,4 +89,78 @@ func TestARollingRestart(t *testing.T) {
 		body, status := next.curl("/readyz")
 		return status == "200", string(body)
 	})
+}
+
+// script runs one of those that come with the documentation.
+func script(t *testing.T, name, stateDir, filter string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join("../../../docs/deploy/backup", name), args...)
+	cmd.Env = append(os.Environ(), "SANDBOX_STATE_DIR="+stateDir, "FILTER="+filter)
+	out, err := cmd.CombinedOutput()
+	must.Hold(t, err == nil, "%s: %v\n%s", name, err, out)
+}
+
+// volumesOf names the volumes of a state folder's sessions, by a label that they have and no other folder's.
+func volumesOf(t *testing.T, session string) (filter string, names func() []string) {
+	t.Helper()
+	podman := func(args ...string) string {
+		out := must.Get(exec.CommandContext(t.Context(), "podman", args...).Output())(t, "podman %q", args)
+		return strings.TrimSpace(string(out))
+	}
+	name, _, _ := strings.Cut(podman("volume", "ls", "--quiet", "--filter", "label=code-sandbox-mcp.session="+session), "\n")
+	filter = "label=code-sandbox-mcp.host=" + podman("volume", "inspect", "--format", `{{index .Labels "code-sandbox-mcp.host"}}`, name)
+	return filter, func() []string { return strings.Fields(podman("volume", "ls", "--quiet", "--filter", filter)) }
+}
+
+// What is backed up comes back where all is lost.
+func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("jq"); err != nil {
+		t.Skip("jq, which the script wants, is not installed")
+	}
+	root := t.TempDir()
+	dir, backup := filepath.Join(root, "state"), filepath.Join(root, "backup")
+	const id = "e2e-backup"
+	s := startHTTPWith(t, setup{program: serverProgram, stateDir: dir})
+	alice := s.as("alice")
+	run := func(s *httpServer, code string) (r struct{ Status, Result string }) {
+		t.Helper()
+		s.ask(&r, "/v1/sessions/"+id+"/runs?wait_seconds=120", post(object{"code": code})...)
+		return r
+	}
+	const begin = "open('output/f.txt', 'w').write('text')\nx = "
+	run(s, begin+"41")
+	run(alice, begin+"51")
+	stop := func() {
+		t.Helper()
+		s.signal(syscall.SIGTERM)
+		must.Hold(t, s.endsIn(endTime), "the server does not end")
+		for _, left := range leftSessions(t, dir) { // as docs/deployment.md has it
+			mustShell(t, dir, "sessions", "close", "--keep-files", "--principal", left.Principal, left.SessionID)
+		}
+	}
+	stop()
+	filter, volumes := volumesOf(t, id)
+	t.Cleanup(func() { closeAll(t, dir) })
+	script(t, "backup.sh", dir, filter, backup)
+	for _, name := range volumes() {
+		out, err := exec.CommandContext(t.Context(), "podman", "volume", "rm", name).CombinedOutput()
+		must.Hold(t, err == nil, "%v: %s", err, out)
+	}
+	must.OK(t, os.RemoveAll(dir))
+	script(t, "restore.sh", dir, filter, backup)
+	s = startHTTPWith(t, setup{program: serverProgram, stateDir: dir})
+	hers := *s
+	hers.token = alice.token
+	const all = "(x, open('output/f.txt').read())"
+	r := run(s, all)
+	should.Hold(t, r.Result == "(41, 'text')", "the user's: %+v", r)
+	if r := run(&hers, all); r.Result != "(51, 'text')" {
+		t.Errorf("alice's: %+v", r)
+	}
+	var history struct{ Runs []struct{ Status string } }
+	if hers.ask(&history, "/v1/sessions/"+id+"/runs"); len(history.Runs) != 2 {
+		t.Errorf("her history: %+v", history)
+	}
+	stop()
 }

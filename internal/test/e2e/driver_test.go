@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	settings "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	settings "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
@@ -143,8 +143,7 @@ func (s *server) launch(with setup) {
 	}
 	s.cmd.Env = append(s.cmd.Env, with.env...)
 	s.cmd.Stderr = s.stderr
-	stdin, err := s.cmd.StdinPipe()
-	must.OK(s.t, err)
+	stdin := must.Get(s.cmd.StdinPipe())(s.t)
 	reader, writer, err := os.Pipe()
 	must.OK(s.t, err)
 	s.stdin, s.stdout, s.cmd.Stdout = stdin, reader, writer
@@ -164,9 +163,7 @@ func (s *server) read() {
 			return // the test has stopped reading
 		}
 		if err != nil {
-			if len(line) > 0 {
-				s.t.Errorf("stdout ends in the middle of a line: %.300q", line)
-			}
+			should.Hold(s.t, len(line) == 0, "stdout ends in the middle of a line: %.300q", line)
 			return
 		}
 		m, err := parseMessage(line)
@@ -221,8 +218,7 @@ func (s *server) notify(method string, params object) {
 
 func (s *server) send(value any) {
 	s.t.Helper()
-	text, err := json.Marshal(value)
-	must.OK(s.t, err)
+	text := must.Get(json.Marshal(value))(s.t)
 	s.write(append(text, '\n'))
 }
 
@@ -307,14 +303,6 @@ func (s *server) request(method string, params object) message {
 	return m
 }
 
-// refuse sends a request that must be answered with the error code.
-func (s *server) refuse(method string, params object, code int) {
-	s.t.Helper()
-	if m := s.begin(method, params).wait(); m.Error == nil || m.Error.Code != code {
-		s.t.Errorf("%s is not refused with %d: %.300s", method, code, m.line)
-	}
-}
-
 // handshake begins a session of the older era and returns the server's part of it.
 func (s *server) handshake(version string) (result struct {
 	ProtocolVersion string
@@ -375,9 +363,7 @@ func eventually(t *testing.T, what string, holds func() (bool, string)) {
 		if ok {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout: %s: %s", what, state)
-		}
+		must.Hold(t, !time.Now().After(deadline), "timeout: %s: %s", what, state)
 		time.Sleep(pause)
 	}
 }

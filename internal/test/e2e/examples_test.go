@@ -4,15 +4,18 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/internet"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
@@ -82,8 +85,7 @@ func (e example) run(t *testing.T) {
 	if filepath.Ext(e.script) == ".py" {
 		program = "python3"
 	}
-	script, err := filepath.Abs(filepath.Join(examplesDir, e.script))
-	must.OK(t, err)
+	script := must.Get(filepath.Abs(filepath.Join(examplesDir, e.script)))(t)
 	server, more := binary, []string(nil)
 	if e.prepare != nil {
 		server, more = e.prepare(t)
@@ -110,9 +112,7 @@ func (e example) run(t *testing.T) {
 	stdout, stderr, err := runClient(t, dir, env, program, append([]string{script}, e.args...)...)
 	must.OK(t, err, "%s\n%s", stdout, stderr)
 	for _, part := range e.says {
-		if !strings.Contains(stdout, part) {
-			t.Errorf("%q is not in\n%s", part, stdout)
-		}
+		should.Hold(t, strings.Contains(stdout, part), "%q is not in\n%s", part, stdout)
 	}
 	if e.makes == "" {
 		return
@@ -147,4 +147,22 @@ func withGemini(t *testing.T) (program string, env []string) {
 func withDatabase(t *testing.T) []string {
 	db, _ := database(t)
 	return []string{"SANDBOX_SQL_MAIN=" + db.DSN(testpg.Superuser)}
+}
+
+// programOfNetwork builds a program for which every host below .example is the handler, by HTTP and by HTTPS, and returns its
+// variables after those that are given.
+func programOfNetwork(t *testing.T, handler http.HandlerFunc, env []string) (string, []string) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "code-sandbox-mcp-fetchtest")
+	must.OK(t, buildWith(program, ",fetchtest"))
+	dir := t.TempDir()
+	must.OK(t, internet.Certify(dir, "api.example", "public.example"))
+	certificate := must.Get(tls.LoadX509KeyPair(filepath.Join(dir, "host.pem"), filepath.Join(dir, "host.key")))(t)
+	plain, secure := httptest.NewServer(handler), httptest.NewUnstartedServer(handler)
+	secure.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	secure.StartTLS()
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	return program, append(env,
+		"CODE_SANDBOX_FETCHTEST="+plain.Listener.Addr().String(), "CODE_SANDBOX_FETCHTEST_TLS="+secure.Listener.Addr().String(), "SSL_CERT_FILE="+filepath.Join(dir, "ca.pem"))
 }

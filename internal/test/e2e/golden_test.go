@@ -14,16 +14,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
-
-const invalidParams = -32602 // of JSON-RPC
 
 var update = flag.Bool("update", false, "write testdata/tools anew from what the program lists")
 
 // What a client's model pays for the list of tools, in bytes of compact JSON and in characters.
 const (
 	toolBudget         = 1100
-	listBudget         = 7550 // 7565 with what is around it
+	listBudget         = 7385 // 7400 with what is around it
 	descriptionBudget  = 600
 	instructionsBudget = 240 // what every client leaves of them
 )
@@ -74,15 +73,12 @@ func TestToolsAreAsReviewed(t *testing.T) {
 			continue
 		}
 		want, err := os.ReadFile(path)
-		if err != nil || !bytes.Equal(want, got.Bytes()) {
-			t.Errorf("%s is not what is reviewed (go test ./internal/test/e2e -run Reviewed -update):\n%s", path, got.String())
-		}
+		should.Hold(t, err == nil && bytes.Equal(want, got.Bytes()),
+			"%s is not what is reviewed (go test ./internal/test/e2e -run Reviewed -update):\n%s", path, got.String())
 	}
 	files, _ := filepath.Glob(filepath.Join("testdata", "tools", "*.json"))
 	for _, path := range files {
-		if !known[path] {
-			t.Errorf("%s is of a tool that there is not", path)
-		}
+		should.Hold(t, known[path], "%s is of a tool that there is not", path)
 	}
 }
 
@@ -93,34 +89,23 @@ func write(t *testing.T, path string, text []byte) {
 }
 
 // plainNames are of arguments that say by themselves what they are.
-var plainNames = []string{"session_id", "run_id", "limits", "language", "text", "content_base64", "offset", "limit", "cancel"}
+var plainNames = []string{"session_id", "run_id", "limits", "language", "text", "content_base64", "offset", "limit", "cancel", "steps"}
 
 var toolName = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 
 func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 	t.Parallel()
 	tools, list := listedTools(t)
-	if len(list) > listBudget {
-		t.Errorf("the list has %d bytes, and may have %d", len(list), listBudget)
-	}
+	should.Hold(t, len(list) <= listBudget, "the list has %d bytes, and may have %d", len(list), listBudget)
 	said := start(t, setup{silent: true}).handshake(string(legacy)).Instructions
-	if said == "" || len(said) > instructionsBudget {
-		t.Errorf("instructions of %d bytes", len(said))
-	}
+	should.Hold(t, said != "" && len(said) <= instructionsBudget, "instructions of %d bytes", len(said))
 	for _, tool := range tools {
-		if len(tool.raw) > toolBudget {
-			t.Errorf("%s has %d bytes, and may have %d", tool.Name, len(tool.raw), toolBudget)
-		}
-		if n := utf8.RuneCountInString(tool.Description); n == 0 || n > descriptionBudget {
-			t.Errorf("%s: a description of %d characters", tool.Name, n)
-		}
+		should.Hold(t, len(tool.raw) <= toolBudget, "%s has %d bytes, and may have %d", tool.Name, len(tool.raw), toolBudget)
+		n := utf8.RuneCountInString(tool.Description)
+		should.Hold(t, n != 0 && n <= descriptionBudget, "%s: a description of %d characters", tool.Name, n)
 		a := tool.Annotations
-		if !toolName.MatchString(tool.Name) || len(tool.Name) > 30 {
-			t.Errorf("the name %q", tool.Name)
-		}
-		if tool.Title == "" && a.Title == "" {
-			t.Errorf("%s has no title", tool.Name)
-		}
+		should.Hold(t, toolName.MatchString(tool.Name) && len(tool.Name) <= 30, "the name %q", tool.Name)
+		should.Hold(t, tool.Title != "" || a.Title != "", "%s has no title", tool.Name)
 		reads := slices.Contains([]string{"session_info", "list_sessions", "list_artifacts", "read_artifact"}, tool.Name)
 		fetches := tool.Name == "upload_file" || tool.Name == "install_packages" // from a public address, from an index
 		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.OpenWorldHint == nil ||
@@ -128,14 +113,12 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 			t.Errorf("%s: %s", tool.Name, sprint(a))
 		}
 		schema := tool.InputSchema
-		if schema.Type != "object" || schema.Properties == nil || schema.AdditionalProperties != nil {
-			t.Errorf("%s: input schema: %s", tool.Name, tool.raw)
-		}
+		should.Hold(t, schema.Type == "object" && schema.Properties != nil && schema.AdditionalProperties == nil,
+			"%s: input schema: %s", tool.Name, tool.raw)
 		for name, property := range schema.Properties {
 			for refusing := range property {
-				if !slices.Contains([]string{"type", "description", "enum", "items", "properties", "nullable"}, refusing) {
-					t.Errorf("%s: %s has %s, by which clients refuse what the server would take", tool.Name, name, refusing)
-				}
+				should.Hold(t, slices.Contains([]string{"type", "description", "enum", "items", "properties", "nullable"}, refusing),
+					"%s: %s has %s, by which clients refuse what the server would take", tool.Name, name, refusing)
 			}
 			if kind, plain := property["type"].(string); !plain || kind == "" || property["description"] == "" ||
 				property["description"] == nil && !slices.Contains(plainNames, name) {

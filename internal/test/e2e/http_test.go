@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // httpServer is a server that is reached over HTTP.
@@ -118,8 +120,7 @@ func (c *httpClient) initialize(ctx context.Context) error {
 // run calls a tool and returns the answer's text and its session.
 func (c *httpClient) run(t *testing.T, tool string, arguments object) (text, session string) {
 	t.Helper()
-	res, err := c.request(t.Context(), "tools/call", object{"name": tool, "arguments": arguments})
-	must.OK(t, err)
+	res := must.Get(c.request(t.Context(), "tools/call", object{"name": tool, "arguments": arguments}))(t)
 	var result struct {
 		Content []struct{ Text string }
 		Meta    map[string]struct {
@@ -151,24 +152,30 @@ func TestTypeScriptClientsOverHTTP(t *testing.T) {
 		t.Run(generation, func(t *testing.T) {
 			s := startHTTP(t)
 			stdout, stderr, err := node(t, "typescript.mjs", s.url, s.token, generation)
-			if err != nil || strings.TrimSpace(stdout) != "ok" {
-				t.Errorf("%v\n%s\n%s", err, stdout, stderr)
-			}
+			should.Hold(t, err == nil && strings.TrimSpace(stdout) == "ok", "%v\n%s\n%s", err, stdout, stderr)
 		})
 	}
 }
 
-func TestHTTPServersEndInOrder(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t)
-	c := s.plain()
-	must.OK(t, c.initialize(t.Context()))
-	c.run(t, python, object{"code": "x = 1"})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = c.request(t.Context(), "tools/call", object{"name": python, "arguments": object{"code": "while True: pass"}})
-	}()
-	s.endBy("SIGTERM", func() { s.signal(syscall.SIGTERM) })
-	<-done
+// curl asks a server for something below its address, as a person would, and returns the body and the status.
+func (s *httpServer) curl(path string, args ...string) (body []byte, status string) {
+	s.t.Helper()
+	all := append([]string{"-sS", "-m", "300", "-w", "\n%{http_code}", "-H", "Authorization: Bearer " + s.token}, args...)
+	out, err := exec.CommandContext(s.t.Context(), "curl", append(all, strings.TrimSuffix(s.url, "/mcp")+path)...).Output()
+	must.Hold(s.t, err == nil, "curl %s: %v", path, err)
+	i := strings.LastIndex(string(out), "\n")
+	return out[:i], string(out[i+1:])
+}
+
+// ask is curl for what has to be done, and is answered with an object.
+func (s *httpServer) ask(into any, path string, args ...string) {
+	s.t.Helper()
+	body, status := s.curl(path, args...)
+	must.Hold(s.t, strings.HasPrefix(status, "2"), "%s: %s %s", path, status, body)
+	decode(s.t, body, into)
+}
+
+func post(value any) []string {
+	text, _ := json.Marshal(value)
+	return []string{"-H", "Content-Type: application/json", "-d", string(text)}
 }

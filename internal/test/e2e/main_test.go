@@ -27,9 +27,6 @@ var binary string
 // serverProgram is the program with the features that binary leaves out, likewise.
 var serverProgram string
 
-// shipped is the program as it is shipped, for tests of what it takes.
-var shipped string
-
 func TestMain(m *testing.M) {
 	if code, done := internet.Serve(); done {
 		os.Exit(code)
@@ -54,10 +51,6 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	defer stopPostgres()
 	binary, serverProgram = filepath.Join(dir, "code-sandbox-mcp"), filepath.Join(dir, "code-sandbox-server")
-	shipped = binary
-	if raceDetector {
-		shipped += "-shipped"
-	}
 	for _, prepare := range []func() error{build, makeImages} {
 		if err := prepare(); err != nil {
 			return failed(err)
@@ -90,10 +83,7 @@ func build() error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
-	if !raceDetector {
-		return nil
-	}
-	return buildWith(shipped, "")
+	return nil
 }
 
 // buildTags are the flags of the Makefile: with others everything would be compiled twice.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // api is how a model is talked to.
@@ -149,18 +151,14 @@ func startModel(t *testing.T, a api, figure string) (url string) {
 			t.Errorf("asked at %s with the headers %v: %v", r.URL, r.Header, err)
 		}
 		for _, part := range []string{`"run_python_code"`, "How many primes are there", "not_found"}[:min(2+asked, 3)] {
-			if !strings.Contains(told.String(), part) {
-				t.Errorf("the model was not told %s: %.3000s", part, told.String())
-			}
+			should.Hold(t, strings.Contains(told.String(), part), "the model was not told %s: %.3000s", part, told.String())
 		}
 		said := answer{text: "Nobody has counted."}
 		if asked < len(script) {
 			said = script[asked]
 		} else if counted := primesCounted.FindStringSubmatch(told.String()); counted != nil {
 			said.text = "There are " + counted[1] + " primes."
-			if saw := strings.Contains(told.String(), "iVBORw0KGgo"); saw != a.sees {
-				t.Errorf("the model was given the figure: %v", saw)
-			}
+			should.Equal(t, strings.Contains(told.String(), "iVBORw0KGgo"), a.sees, "the model was given the figure")
 		}
 		asked++
 		w.Header().Set("Content-Type", "application/json")

@@ -3,12 +3,16 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,6 +48,14 @@ var podmanAPI context.Context
 // podmanURL is where that service is.
 var podmanURL string
 
+// beginService starts a Podman service, which may not listen yet. Its runtime works on every host.
+func beginService(socket string) (*exec.Cmd, error) {
+	cmd := exec.Command("podman", "--runtime", "runc", "system", "service", "--time=0", "unix://"+socket)
+	cmd.Dir = filepath.Dir(socket)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd, cmd.Start()
+}
+
 // servePodman starts that service with its socket in dir, and gives what ends it.
 func servePodman(dir string) (stop func(), err error) {
 	socket := filepath.Join(dir, "podman")
@@ -52,7 +64,10 @@ func servePodman(dir string) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	stop = func() { endService(cmd) }
+	stop = func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = cmd.Wait()
+	}
 	for deadline := time.Now().Add(podmanTime); ; time.Sleep(20 * time.Millisecond) {
 		if podmanAPI, err = bindings.NewConnection(context.Background(), podmanURL); err == nil {
 			return stop, nil
@@ -125,8 +140,12 @@ func steadily[T any](list func(context.Context) ([]T, error)) (found []T, err er
 
 func mustHold(t *testing.T, ids []string) holdings {
 	t.Helper()
-	h, err := held(ids)
-	must.OK(t, err)
+	h := must.Get(held(ids))(t)
+	files := slices.Clone(h.Volumes) // beside each is the one with what is kept of it
+	h.Volumes = slices.DeleteFunc(h.Volumes, func(name string) bool {
+		of, is := strings.CutSuffix(name, ".state")
+		return is && slices.Contains(files, of)
+	})
 	return h
 }
 
@@ -165,4 +184,60 @@ func removeAll(t *testing.T, ids []string) {
 		}
 	}
 	should.OK(t, err)
+}
+
+// A hostProcess is one as this machine sees it.
+type hostProcess struct {
+	pid, parent int
+	args        []string
+	namespace   string // of its process numbers
+}
+
+func (p hostProcess) line() string { return strings.Join(p.args, " ") }
+
+// processes lists those that live, but for this kernel's own and those that only wait to be reaped.
+func processes() (list []hostProcess) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err != nil || len(line) == 0 {
+			continue
+		}
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		parent, _ := strconv.Atoi(string(fields[1]))
+		namespace, _ := os.Readlink(filepath.Join(dir, "ns/pid"))
+		args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+		list = append(list, hostProcess{pid, parent, args, namespace})
+	}
+	return list
+}
+
+// containerOf names the session's container of a tool: with one image there is one for all.
+func (s *server) containerOf(id, tool string) string {
+	s.t.Helper()
+	language := map[string]string{python: "python", javascript: "javascript"}[tool]
+	held := mustHold(s.t, []string{id}).Containers
+	for _, name := range held {
+		if len(held) == 1 || strings.HasSuffix(name, "-"+language) {
+			return name
+		}
+	}
+	s.t.Fatalf("session %s has no %s container", id, language)
+	return ""
+}
+
+// inspect asks for one fact of a container.
+func inspect(t *testing.T, container, format string) string {
+	t.Helper()
+	out := must.Get(podman("inspect", "--format", format, container))(t)
+	return strings.TrimSpace(out)
+}
+
+func inspectPID(t *testing.T, container, field string) int {
+	t.Helper()
+	pid, err := strconv.Atoi(inspect(t, container, "{{.State."+field+"}}"))
+	must.Hold(t, err == nil && pid > 1, "%s of %s: %d, %v", field, container, pid, err)
+	return pid
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
@@ -26,9 +28,8 @@ func (s *httpServer) as(name string, more ...string) *httpServer {
 	s.t.Helper()
 	other := *s
 	out := mustShell(s.t, s.stateDir, append([]string{"tokens", "add", name}, more...)...)
-	if other.token = tokenIn.FindString(out); other.token == "" {
-		s.t.Fatalf("there is no token in %q", out)
-	}
+	other.token = tokenIn.FindString(out)
+	must.Hold(s.t, other.token != "", "there is no token in %q", out)
 	return &other
 }
 
@@ -78,9 +79,7 @@ func makeVictim(t *testing.T, s *httpServer) victim {
 	ran := c.answer(t, python, object{"session_id": v.session, "code": code})
 	ids := regexp.MustCompile(`"run_id":"(run-[a-z0-9]+)"`).FindStringSubmatch(ran)
 	links := regexp.MustCompile(`"(?:download_url|url)":"(http[^"]+)"`).FindStringSubmatch(ran)
-	if ids == nil || links == nil {
-		t.Fatalf("alice has no run or no link: %s", ran)
-	}
+	must.Hold(t, ids != nil && links != nil, "alice has no run or no link: %s", ran)
 	unquote := strings.NewReplacer(`\u0026`, "&")
 	v.run, v.download = ids[1], unquote.Replace(links[1])
 	var started struct {
@@ -111,11 +110,20 @@ func TestPrincipalsAreApart(t *testing.T) {
 	must.OK(t, c.initialize(t.Context()))
 	refuse := func(what, answer string) {
 		t.Helper()
-		if strings.Contains(answer, canary) {
-			t.Errorf("%s tells of what alice has: %.400s", what, answer)
-		}
+		should.Hold(t, !strings.Contains(answer, canary), "%s tells of what alice has: %.400s", what, answer)
 	}
 	unknown := regexp.MustCompile(`not_found|invalid_session_id`)
+
+	owner, _ := s.curl("/v1/sessions?all=true")
+	bobs, _ := bob.curl("/v1/sessions?all=true")
+	for _, part := range []string{`"principal":"alice@example.com","session_id":"alices-own-busy"`, `"runs_now":1`, `"runs_last_hour":1`, `"size_bytes":`} {
+		should.Contain(t, string(owner), part, "what the owner sees")
+	}
+	refuse("what the owner sees", string(owner))
+	refuse("what bob sees", string(bobs)+strings.ReplaceAll(string(bobs), "alice", canary))
+	out := mustShell(t, s.stateDir, "sessions", "list", "--all")
+	should.Contain(t, out, "alice@example.com  alices-own-busy", "from a shell")
+	refuse("from a shell", out)
 
 	listed, err := c.request(t.Context(), "tools/list", object{})
 	must.OK(t, err)
@@ -126,9 +134,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 		}
 	}
 	decode(t, listed, &all)
-	if len(all.Tools) < 13 {
-		t.Fatalf("there are %d tools", len(all.Tools))
-	}
+	must.Hold(t, len(all.Tools) >= 13, "there are %d tools", len(all.Tools))
 	makes := []string{python, javascript, "run_bash", "upload_file", "install_packages", "exec_sql"}
 	for _, tool := range all.Tools {
 		for _, session := range []string{v.session, v.session + "-busy", v.defaultSession, "@" + v.mcpSession, "../" + v.session} {
@@ -144,9 +150,8 @@ func TestPrincipalsAreApart(t *testing.T) {
 				}
 				answer := c.answer(t, tool.Name, arguments)
 				refuse(fmt.Sprintf("%s %v", tool.Name, arguments), answer)
-				if _, named := arguments["run_id"]; named && !unknown.MatchString(answer) {
-					t.Errorf("%s with alice's run: %.300s", tool.Name, answer)
-				}
+				_, named := arguments["run_id"]
+				should.Hold(t, !named || unknown.MatchString(answer), "%s with alice's run: %.300s", tool.Name, answer)
 			}
 		}
 	}
@@ -183,25 +188,20 @@ func TestPrincipalsAreApart(t *testing.T) {
 			}
 			body, status := bob.curl(fill.Replace(path), args...)
 			refuse(method+" "+path, string(body))
-			if isList := strings.HasSuffix(path, "/runs"); status != "404" && (status != "200" || !isList) {
-				t.Errorf("%s %s: %s %.200s", method, path, status, body)
-			}
+			isList := strings.HasSuffix(path, "/runs")
+			should.Hold(t, status == "404" || status == "200" && isList, "%s %s: %s %.200s", method, path, status, body)
 			asked++
 		}
 	}
-	if asked < 10 {
-		t.Errorf("only %d routes were tried", asked)
-	}
+	should.Hold(t, asked >= 10, "only %d routes were tried", asked)
 	refuse("events", bob.events(v.session+"-busy"))
 	should.Contain(t, alice.events(v.session+"-busy"), canary, "alice's own events do not tell it")
 
 	// Links.
 	get := func(address string, h http.Header) (int, string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-		must.OK(t, err)
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil))(t)
 		r.Header = h
-		response, err := http.DefaultClient.Do(r)
-		must.OK(t, err)
+		response := must.Get(http.DefaultClient.Do(r))(t)
 		defer response.Body.Close()
 		body := make([]byte, 4096)
 		n, _ := response.Body.Read(body)
@@ -215,9 +215,8 @@ func TestPrincipalsAreApart(t *testing.T) {
 		"in nobody's place":   regexp.MustCompile(`/p/[a-z0-9]+`).ReplaceAllString(v.download, "/p/aaaaaaaaaaaaaaaaaaaaaaaaaa"),
 		"without a signature": strings.Split(v.download, "?")[0],
 	} {
-		if status, body := get(address, http.Header{"Authorization": {"Bearer " + bob.token}}); status == http.StatusOK || strings.Contains(body, canary) {
-			t.Errorf("a link %s: %d %s", name, status, body)
-		}
+		status, body := get(address, http.Header{"Authorization": {"Bearer " + bob.token}})
+		should.Hold(t, status != http.StatusOK && !strings.Contains(body, canary), "a link %s: %d %s", name, status, body)
 	}
 
 	// Headers: another's session of the protocol, names that only a proxy may say, two tokens, another's cookie.
@@ -227,24 +226,19 @@ func TestPrincipalsAreApart(t *testing.T) {
 	} {
 		status, res, err := c.post(t.Context(), object{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": object{"name": "list_sessions", "arguments": object{}}}, h)
 		refuse(name, fmt.Sprint(string(res), err))
-		if status == http.StatusOK {
-			t.Errorf("%s: %d %s", name, status, res)
-		}
+		should.Hold(t, status != http.StatusOK, "%s: %d %s", name, status, res)
 	}
 	for _, header := range []string{"X-Forwarded-User", "X-Remote-User", "X-Sandbox-Principal", "Remote-User", "X-Openwebui-User-Id"} {
 		_, res, err := c.post(t.Context(), object{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": object{"name": "list_sessions", "arguments": object{}}}, http.Header{header: {"alice@example.com"}})
 		refuse(header, fmt.Sprint(string(res), err))
 	}
 
-	if body, status := bob.curl("/metrics"); status != "404" {
-		t.Errorf("the figures of all: %s %.200s", status, body)
-	}
+	body, status := bob.curl("/metrics")
+	should.Hold(t, status == "404", "the figures of all: %s %.200s", status, body)
 
 	// All that alice has is there, and nothing of bob's is in it.
 	text, _ := alice.plain().run(t, python, object{"session_id": v.session, "code": "import os\nprint(secret, sorted(os.listdir('input')), sorted(os.listdir('output')))"})
-	if !strings.Contains(text, canary+" []") || strings.Contains(text, "planted") {
-		t.Errorf("alice has %s", text)
-	}
+	should.Hold(t, strings.Contains(text, canary+" []") && !strings.Contains(text, "planted"), "alice has %s", text)
 	var busy struct{ Status string }
 	alice.ask(&busy, "/v1/runs/"+v.busy)
 	should.Equal(t, busy.Status, "running", "alice's run")
@@ -260,17 +254,52 @@ func TestPrincipalsAreApart(t *testing.T) {
 			return nil //nolint:nilerr // the server may remove files meanwhile
 		}
 		text, _ := os.ReadFile(path)
-		if strings.Contains(string(text), alice.token) {
-			t.Errorf("alice's token is in %s", path)
-		}
+		should.Hold(t, !strings.Contains(string(text), alice.token), "alice's token is in %s", path)
 		return nil
 	})
-	if strings.Contains(s.stderr.String(), alice.token) {
-		t.Error("alice's token is in the log")
-	}
+	should.Hold(t, !strings.Contains(s.stderr.String(), alice.token), "alice's token is in the log")
 	// A revoked token is good for nothing more.
 	mustShell(t, s.stateDir, "tokens", "revoke", "bob")
 	if status, _, _ := c.post(t.Context(), object{"jsonrpc": "2.0", "id": 8, "method": "ping"}, nil); status != http.StatusUnauthorized {
 		t.Errorf("a revoked token: %d", status)
 	}
+}
+
+const teamsDir = "../../../docs/deploy/teams"
+
+// The files of docs/teams.md do what the page says, for principals with tokens and for LibreChat's users.
+func TestFilesForATeam(t *testing.T) {
+	t.Parallel()
+	read := func(name string) string {
+		text := must.Get(os.ReadFile(filepath.Join(teamsDir, name)))(t)
+		return string(text)
+	}
+	const secret = "a-secret-of-24-characters"
+	s := startHTTPWith(t, setup{
+		args: []string{"--config", filepath.Join(teamsDir, "server.yaml"), "--policy", filepath.Join(teamsDir, "policy.yaml"), "--audit-log", filepath.Join(t.TempDir(), "audit.jsonl")},
+		env:  []string{"SANDBOX_TRUSTED_HEADER_SECRET=" + secret},
+	})
+	alice, bob := s.as("alice", "--group", "analysts"), s.as("bob")
+	for of, want := range map[*httpServer]bool{alice: true, bob: false} {
+		res, err := of.plain().request(t.Context(), "tools/list", object{})
+		should.Hold(t, err == nil && strings.Contains(string(res), `"install_packages"`) == want, "%v %s", err, res)
+	}
+	link := alice.plain().answer(t, python, object{"session_id": "work", "code": "open('output/a.txt', 'w').write('1')"})
+	should.Contain(t, link, `"download_url":"https://sandbox.example.com/p/`, "there is no link by the proxy")
+
+	var librechat struct {
+		Servers map[string]struct{ Headers map[string]string } `yaml:"mcpServers"`
+	}
+	must.OK(t, yaml.Unmarshal([]byte(read("librechat.yaml")), &librechat))
+	user := func(id, code string) string {
+		h := http.Header{"Authorization": {""}}
+		for name, value := range librechat.Servers["sandbox"].Headers {
+			h.Set(name, strings.NewReplacer("{{LIBRECHAT_USER_ID}}", id, "${SANDBOX_SECRET}", secret).Replace(value))
+		}
+		status, res, err := s.plain().post(t.Context(), object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{"name": python, "arguments": object{"session_id": "work", "code": code}}}, h)
+		return fmt.Sprint(status, string(res), err)
+	}
+	should.Contain(t, user("6650a", "kept = 'of 6650a'\nkept"), "of 6650a")
+	said := user("6650b", "globals().get('kept', 'nothing')")
+	should.Hold(t, strings.Contains(said, "nothing") && !strings.Contains(said, "of 6650a"), "%v", said)
 }

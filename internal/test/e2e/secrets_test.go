@@ -7,11 +7,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const pemKey = `-----BEGIN PRIVATE KEY-----
@@ -73,9 +76,8 @@ func TestSecretsDoNotLeave(t *testing.T) {
 	} {
 		res := v.call(python, object{"code": code})
 		v.silent(code, res.line)
-		if !strings.Contains(code, "open(") && !strings.Contains(string(res.line), "[masked") {
-			t.Errorf("%s: nothing is masked: %s", code, res.text())
-		}
+		should.Hold(t, strings.Contains(code, "open(") || strings.Contains(string(res.line), "[masked"),
+			"%s: nothing is masked: %s", code, res.text())
 	}
 	v.js("const all = ['TOKEN', 'LONGER', 'PREFIX', 'KEY'].map(n => process.env[n])")
 	for _, code := range []string{
@@ -98,8 +100,7 @@ func TestSecretsDoNotLeave(t *testing.T) {
 	v.silent("sessions", v.request("resources/read", object{"uri": "session://" + id}).line)
 	v.silent("the log", []byte(v.stderr.String()))
 	h := mustHold(t, v.sessionIDs())
-	out, err := podman(append([]string{"inspect"}, h.Containers...)...)
-	must.OK(t, err)
+	out := must.Get(podman(append([]string{"inspect"}, h.Containers...)...))(t)
 	v.silent("podman inspect", []byte(out))
 	looked := 0
 	for _, p := range processes() {
@@ -111,7 +112,50 @@ func TestSecretsDoNotLeave(t *testing.T) {
 			v.silent("the environment of "+p.args[0], environ)
 		}
 	}
-	if looked == 0 {
-		t.Error("no conmon and no service to look at")
+	should.Hold(t, looked != 0, "no conmon and no service to look at")
+}
+
+// A client whose user can be asked is: before a request leaves that no setting allows.
+func TestCodeAsksByTheClient(t *testing.T) {
+	t.Parallel()
+	program, env := programOfNetwork(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello from ", r.Host) }, nil)
+	const fetch = "import urllib.request as u, urllib.error\ntry:\n    print(u.urlopen('http://%s.example/').read())\nexcept urllib.error.HTTPError as e:\n    print(e)"
+	s := start(t, setup{args: []string{"--ask"}, env: env, program: program, silent: true})
+	s.request("initialize", object{"protocolVersion": string(legacy), "capabilities": object{"elicitation": object{}}, "clientInfo": object{"name": "e2e", "version": "1"}})
+	s.notify("notifications/initialized", nil)
+	asked := 0
+	for _, step := range []struct{ host, decision, want string }{
+		{"a", "Deny", "HTTP Error 403: host_denied: a.example is not an allowed host"},
+		{"a", "", "has denied it"}, // in this session it is not asked again
+		{"b", "Allow for good", "hello from b.example"},
+		{"b", "", "hello from b.example"},
+	} {
+		r := s.beginCall(python, object{"code": fmt.Sprintf(fetch, step.host)})
+		if step.decision != "" {
+			asked++
+			q, id := s.question(asked)
+			if !strings.Contains(q, step.host+".example:80") || !strings.Contains(q, "line 3: print(u.urlopen") || !strings.Contains(q, "GET /") {
+				t.Errorf("%+v: asked %q", step, q)
+			}
+			s.send(object{"jsonrpc": "2.0", "id": id, "result": object{"action": "accept", "content": object{"decision": step.decision}}})
+		}
+		r.result().wantText(t, step.want)
 	}
+}
+
+// question waits for the question of that number.
+func (s *server) question(number int) (text string, id json.RawMessage) {
+	s.t.Helper()
+	var q message
+	s.waitFor("a question", func(all []message) bool {
+		asked := slices.DeleteFunc(all, func(m message) bool { return m.Method != "elicitation/create" })
+		if len(asked) < number {
+			return false
+		}
+		q = asked[number-1]
+		return true
+	})
+	var asks struct{ Message string }
+	decode(s.t, q.Params, &asks)
+	return asks.Message, q.ID
 }

@@ -5,7 +5,6 @@ package e2e
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
-// The skill of the examples, as models and clients have it: by code in both languages, as resources, and by the extension.
+// The skill of the examples, as models and clients have it: by code in every language.
 func TestSkills(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -36,9 +35,7 @@ func TestSkills(t *testing.T) {
 		names := strings.Contains(tool.Description, "Skills in /mnt/skills (read NAME/SKILL.md with code first): report, sly.")
 		should.Equal(t, names, strings.HasPrefix(tool.Name, "run_"), "%s names the skills", tool.Name)
 	}
-	if strings.Contains(string(list.line), "IGNORE") {
-		t.Errorf("a description of a skill is among those of tools: %s", list.line)
-	}
+	should.Hold(t, !strings.Contains(string(list.line), "IGNORE"), "a description of a skill is among those of tools: %s", list.line)
 
 	s.complete(python, object{"session_id": "e2e-skills", "code": `
 import subprocess, sys, docx
@@ -52,24 +49,8 @@ except OSError as err: print(err.strerror)`}).wantText(t, "2 groups, south is th
 	s.call("run_bash", object{"session_id": "e2e-skills", "code": "cd /mnt/skills/report && scripts/make_report.py /mnt/data/data.csv /mnt/data/output/again.docx --group region --value amount"}).wantText(t, "2 groups", "output/again.docx")
 	info := s.call("session_info", object{"session_id": "e2e-skills"})
 	info.wantText(t, `"path":"/mnt/skills/report","description":"Makes a Word report`, `"skills_left_out":[{"name":"broken","why":"SKILL.md does not begin with front matter`)
-	if strings.Contains(info.text(), `\u001b`) {
-		t.Errorf("a description has a control character: %s", info.text())
-	}
+	should.Hold(t, !strings.Contains(info.text(), `\u001b`), "a description has a control character: %s", info.text())
 
-	// What the extension answers, the suite of the protocol knows; here is what it refuses.
-	for method, uris := range map[string][]string{
-		"skills/get":               {"skill://none/SKILL.md", "skill://report", "skill://report/scripts/make_report.py", "file:///etc/passwd", ""},
-		"resources/directory/read": {"skill://report/SKILL.md", "skill://report/none", "skill://broken", "skill://report/../report", "x"},
-	} {
-		for _, uri := range uris {
-			s.refuse(method, object{"uri": uri}, invalidParams)
-		}
-	}
-	s.refuse("skills/list", object{"cursor": "?"}, invalidParams)
-	s.refuse("skills/other", nil, -32601)
-	if !s.listsResource("skill://report/SKILL.md") || s.listsResource("skill://broken/SKILL.md") {
-		t.Error("the list of resources")
-	}
 	// A change is for the sessions that begin then.
 	must.OK(t, os.Rename(filepath.Join(folder, "sly"), filepath.Join(folder, "clever")))
 	must.OK(t, os.WriteFile(filepath.Join(folder, "clever", "SKILL.md"), []byte("---\nname: clever\ndescription: d\n---\n"), 0o644))
@@ -77,22 +58,92 @@ except OSError as err: print(err.strerror)`}).wantText(t, "2 groups, south is th
 	for id, want := range map[string]string{"e2e-skills": "'report sly'", "e2e-later": "'clever report'"} {
 		should.Equal(t, s.complete(python, object{"session_id": id, "code": see}).Meta.Run.value(), want, "%s sees", id)
 	}
-	s.waitFor("the list has changed", func(all []message) bool {
-		return slices.ContainsFunc(all, func(m message) bool { return m.Method == "notifications/resources/list_changed" })
-	})
-	if !s.listsResource("skill://clever/SKILL.md") || s.listsResource("skill://sly/SKILL.md") {
-		t.Error("the list of resources after a change")
+}
+
+// sharedFolder is a folder of the host that every user may read, with a file of 3 MiB and a small one.
+func sharedFolder(t *testing.T) string {
+	t.Helper()
+	folder := must.Get(os.MkdirTemp("", "csm-shared-"))(t)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	for name, size := range map[string]int{"big.bin": 3 << 20, "small.csv": 20} {
+		must.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(strings.Repeat("a,b\n", size/4)), 0o600))
+		must.OK(t, os.Chmod(filepath.Join(folder, name), 0o666))
+	}
+	must.OK(t, os.Chmod(folder, 0o777))
+	return folder
+}
+
+// What is in a folder of the host is read, and is no file of the session: it is not listed, counted, exported or written to.
+func TestFoldersOfTheHostAreRead(t *testing.T) {
+	t.Parallel()
+	in, out, state := sharedFolder(t), sharedFolder(t), t.TempDir()
+	const id = "e2e-mounts"
+	s := start(t, setup{stateDir: state, args: []string{"--mount", in + ":in", "--mount", out + ":out,rw", "--volume-limit", "2m"}})
+
+	s.complete(python, object{"session_id": id, "code": `
+import os
+assert open('mounts/in/small.csv').readline() == 'a,b\n'
+try:
+    open('mounts/in/small.csv', 'a'); raise SystemExit('it was opened')
+except OSError as err:
+    assert err.errno == 30, err
+open('mounts/out/made.txt', 'w').write('by code')
+os.chmod('mounts/out/made.txt', 0o644)
+os.makedirs('input', exist_ok=True)
+for name in ('in', 'out'):
+    os.symlink('/mnt/data/mounts/' + name, 'input/' + name)
+open('own.txt', 'w').write('own')`}).wantText(t, "own.txt")
+	text, err := os.ReadFile(filepath.Join(out, "made.txt"))
+	should.Hold(t, err == nil && string(text) == "by code", "what code wrote is %q, %v", text, err)
+
+	if text := s.call("list_artifacts", object{"session_id": id}).text(); !strings.Contains(text, "own.txt") || strings.Contains(text, "mounts") {
+		t.Errorf("listed: %s", text)
+	}
+	s.call("read_artifact", object{"session_id": id, "path": "mounts/in/small.csv"}).wantText(t, "a,b\na,b")
+	for _, name := range []string{"in/new.txt", "out/new.txt", "out/small.csv"} {
+		// By a link: uploads have their own folders.
+		s.call("upload_file", object{"session_id": id, "filename": name, "text": "x", "overwrite": true}).wantCode(t, "invalid_path")
+	}
+	s.end()
+
+	file := filepath.Join(t.TempDir(), "work.tar.zst")
+	mustShell(t, state, "sessions", "export", id, file)
+	if info, err := os.Stat(file); err != nil || info.Size() > 1<<20 {
+		t.Errorf("exported: %v, %v", info.Size(), err)
+	}
+	mustShell(t, state, "sessions", "close", id)
+	for _, folder := range []string{in, out} {
+		should.OK(t, should.ErrOf(os.Stat(filepath.Join(folder, "big.bin"))), "after the session")
 	}
 }
 
-func (s *server) listsResource(uri string) bool {
-	s.t.Helper()
-	var got struct{ Resources []struct{ URI string } }
-	decode(s.t, s.request("resources/list", nil).Result, &got)
-	for _, r := range got.Resources {
-		if r.URI == uri {
-			return true
+// A path of the user's machine is answered with the way to it, for the owner whose client is there and for nobody else.
+func TestPathsOfTheUsersMachine(t *testing.T) {
+	t.Parallel()
+	mounted, allowed := sharedFolder(t), sharedFolder(t)
+	args := []string{"--mount", mounted + ":mine", "--allow-host-dir", allowed}
+	s := start(t, setup{args: args})
+	for code, want := range map[string][]string{
+		"open('" + mounted + "/deep/x.csv')":   {mounted + " of the user's machine is mounts/mine here: read /mnt/data/mounts/mine/deep/x.csv."},
+		"open('" + allowed + "/x.csv')":        {`upload_file with host_path "` + allowed + `/x.csv"`},
+		"open('/home/ann/sales.csv')":          {"--mount /home/ann:mine", "--allow-host-dir /home/ann "},
+		`open('C:\\Users\\ann\\sales.csv')`:    {`--mount C:\Users\ann:mine`},
+		"open('" + mounted + "x/../../x.csv')": nil,
+		"open('/mnt/data/x.csv')":              nil,
+	} {
+		text := s.run(python, object{"code": code}, "failed").text()
+		for _, part := range want {
+			should.Contain(t, text, part, code)
+		}
+		if want == nil && strings.Contains(text, "the user's machine") {
+			t.Errorf("%s: %s", code, text)
 		}
 	}
-	return false
+	s.call("session_info", object{}).wantText(t, `{"path":"/mnt/data/mounts/mine","folder":"`+mounted+`","writable":false}`)
+	c := startHTTPWith(t, setup{args: args}).plain()
+	must.OK(t, c.initialize(t.Context()))
+	said := c.answer(t, python, object{"code": "open('" + mounted + "/x.csv')"}) + c.answer(t, "session_info", object{})
+	if !strings.Contains(said, "No such file") || !strings.Contains(said, "mounts/mine") || strings.Contains(said, "the user's machine") || strings.Contains(said, `"folder`) {
+		t.Errorf("over HTTP: %s", said)
+	}
 }

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	dbsql "database/sql"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -12,8 +13,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mariadb"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const (
@@ -49,8 +52,7 @@ func database(t *testing.T) (*testpg.Server, *pgx.Conn) {
 	t.Helper()
 	postgresOnce.Do(func() { postgres, postgresErr = testpg.Start(context.Background()) })
 	must.OK(t, postgresErr)
-	conn, err := pgx.Connect(t.Context(), postgres.DSN(testpg.Superuser))
-	must.OK(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), postgres.DSN(testpg.Superuser)))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return postgres, conn
 }
@@ -72,9 +74,7 @@ func startSQL(t *testing.T, role string, args ...string) *server {
 func (s *server) query(arguments object) (f sqlFields) {
 	s.t.Helper()
 	res := s.call(execSQL, arguments)
-	if res.IsError {
-		s.t.Fatalf("refused:\n%s", res.text())
-	}
+	must.Hold(s.t, !res.IsError, "refused:\n%s", res.text())
 	decode(s.t, json.RawMessage(res.text()), &f)
 	if f.SessionID != "" {
 		s.mu.Lock()
@@ -95,7 +95,7 @@ var everyType = []struct{ column, expression, check string }{
 	{"nan", "'NaN'::float8", "pd.isna(value)"},
 	{"price", "12.50::numeric(10,2)", "value == 12.5 and df.price.dtype == 'float64'"},
 	{"exact", "12345678901234567890.123456789::numeric", "value == decimal.Decimal('12345678901234567890.123456789')"},
-	{"m", "'1234.5'::numeric::money", "value == 1234.5"},
+	{"m", "'1234.5'::numeric::money", "value == '$1,234.50'"},
 	{"t", "'a, \"b\"' || chr(10) || 'ü'", "value == 'a, \"b\"\\nü'"},
 	{"zip", "'01234'::text", "value == '01234'"},
 	{"na", "'NA'::text", "value == 'NA'"},
@@ -130,12 +130,9 @@ func TestPandasReadsEveryType(t *testing.T) {
 		f := s.query(object{"query": query, "save_as": name})
 		res := s.py("import numpy as np, decimal\n" + f.Load + "\n" + strings.Join(checks, "\n") + "\nprint('checked', len(df.columns))")
 		res.wantText(t, fmt.Sprintf("checked %d", len(everyType)))
-		if len(f.Notes) != 1 || !strings.Contains(f.Notes[0], "old") {
-			t.Errorf("%s: notes %q", name, f.Notes)
-		}
-		if text := res.text(); strings.Contains(text, "wrong") || strings.Contains(text, "no NULL") {
-			t.Errorf("%s: %s", name, text)
-		}
+		should.Hold(t, len(f.Notes) == 1 && strings.Contains(f.Notes[0], "old"), "%s: notes %q", name, f.Notes)
+		text := res.text()
+		should.Hold(t, !strings.Contains(text, "wrong") && !strings.Contains(text, "no NULL"), "%s: %s", name, text)
 	}
 }
 
@@ -172,9 +169,46 @@ func TestPandasReadsOddResults(t *testing.T) {
 		for i, c := range oddResults {
 			f := s.query(object{"query": c.query, "save_as": fmt.Sprintf("%d.%s", i, format)})
 			res := s.py(f.Load + fmt.Sprintf("\nprint('right' if %s else ('wrong', df.to_dict('records'), df.dtypes))", c.check))
-			if !strings.Contains(res.text(), "right") {
-				t.Errorf("%s as %s: %s\n%s", c.name, format, res.text(), f.Load)
-			}
+			should.Hold(t, strings.Contains(res.text(), "right"), "%s as %s: %s\n%s", c.name, format, res.text(), f.Load)
 		}
 	}
+}
+
+func TestQueriesEndWithTheirRun(t *testing.T) {
+	t.Parallel()
+	s := startSQL(t, testpg.Superuser)
+	const slow = "select pg_sleep(1000)"
+	for tool, code := range map[string]string{
+		python:     "import sandbox; sandbox.sql('" + slow + "')",
+		javascript: "await Promise.all([1, 2, 3, 4, 5].map(() => sandbox.sql('" + slow + "')))",
+	} {
+		should.Equal(t, s.call(tool, object{"code": code, "timeout_seconds": 2}).Meta.Run.Status, "timed_out", "%s", tool)
+	}
+	const left = "select count(*) as n from pg_stat_activity where state = 'active' and query = '" + slow + "'"
+	s.py("import sandbox\nwhile sandbox.sql(\""+left+"\")['n'][0]: pass\nprint('all have ended')").wantText(t, "all have ended")
+}
+
+// What MySQL has and PostgreSQL has not in the same form, as pandas and JavaScript get it.
+func TestMySQLIsReadThroughTheTools(t *testing.T) {
+	t.Parallel()
+	server := must.Get(mariadb.Start(context.Background()))(t)
+	t.Cleanup(server.Stop)
+	db := must.Get(dbsql.Open("mysql", server.DSN(mariadb.Superuser, "")))(t)
+	defer db.Close()
+	for _, statement := range []string{
+		"CREATE DATABASE shop", "CREATE TABLE shop.odd (id BIGINT UNSIGNED, born DATE, at TIMESTAMP NULL, raw VARBINARY(8), kind ENUM('a','b'), flags BIT(3))",
+		"SET STATEMENT sql_mode = '' FOR INSERT INTO shop.odd VALUES (18446744073709551615, '0000-00-00', NULL, x'00ff', 'b', b'101'), (NULL, '2026-01-31', NULL, '', NULL, NULL)",
+		"CREATE USER reader IDENTIFIED BY 'a secret/password'", "GRANT SELECT ON shop.* TO reader",
+	} {
+		must.OK(t, should.ErrOf(db.Exec(statement)), "%v", statement)
+	}
+	dsn := "mysql://reader:a%20secret%2Fpassword@" + server.Address() + "/shop?ssl-mode=VERIFY_CA&ssl-ca=" + server.Certificate()
+	s := start(t, setup{env: []string{"SANDBOX_SQL_SHOP=" + dsn}})
+	f := s.query(object{"query": "SELECT * FROM odd WHERE id = ? OR id IS NULL ORDER BY born", "params": []any{"18446744073709551615"}, "save_as": "odd.csv"})
+	s.py(f.Load+"\n[df.id[0], str(df.id.dtype), df.born[0], df.raw[0], df.kind[0], df['flags'][0], df.isna().sum().sum()]").
+		wantText(t, "[np.uint64(18446744073709551615),\n 'UInt64',\n '0000-00-00',\n b'\\x00\\xff',\n 'b',\n np.int64(5),\n np.int64(5)]")
+	s.js("(await sandbox.sql('SELECT id, raw, flags FROM odd WHERE born < ?', ['2000-01-01']))[0]").wantText(t, "{ id: 18446744073709551615n, raw: '00ff', flags: 5 }")
+	s.call("describe_sql", object{"table": "odd"}).wantText(t, "bigint(20) unsigned", `"values":["a","b"]`)
+	s.call(execSQL, object{"query": "DELETE FROM odd"}).wantCode(t, "sql_rejected")
+	should.Hold(t, !strings.Contains(s.stderr.String(), "secret/password"), "the password is in the log")
 }

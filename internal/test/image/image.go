@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // barePythonName reports what is in the image and changes with its recipe.
@@ -34,9 +36,8 @@ func BarePython(tb testing.TB) string {
 	}
 	cmd := exec.Command("bash", "-s", barePythonName)
 	cmd.Stdin = strings.NewReader(barePythonRecipe)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		tb.Fatalf("make the image %s: %v\n%s", barePythonName, err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	must.Hold(tb, err == nil, "make the image %s: %v\n%s", barePythonName, err, out)
 	return barePythonName
 }
 
@@ -44,12 +45,7 @@ func BarePython(tb testing.TB) string {
 func lock(tb testing.TB) (unlock func()) {
 	tb.Helper()
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("code-sandbox-mcp-testimage-%d.lock", os.Getuid()))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		tb.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600))(tb)
+	must.OK(tb, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 	return func() { _ = f.Close() }
 }

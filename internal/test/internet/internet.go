@@ -55,8 +55,7 @@ func New(t *testing.T) *Internet {
 		fmt.Fprintf(&lines, "%s %s.field.test\n", address, name)
 	}
 	must.OK(t, errors.Join(os.WriteFile(n.path("hosts"), []byte(lines.String()), 0o600), n.makeRepository(), Certify(n.dir, "*.field.test", "*.files.field.test")))
-	authority, err := os.ReadFile(n.path("ca.pem"))
-	must.OK(t, err)
+	authority := must.Get(os.ReadFile(n.path("ca.pem")))(t)
 	n.CA = string(authority)
 	if out, err := exec.Command("unshare", n.entering("true")...).CombinedOutput(); err != nil {
 		t.Skipf("no network namespace of the test's own can be made here (unshare, ip and mount of Linux, and the right to use them): %v: %s", err, out)
@@ -79,8 +78,7 @@ func (n *Internet) entering(program ...string) []string {
 // variables by which the program trusts its authority.
 func (n *Internet) Program(t *testing.T, program string) (path string, env []string) {
 	t.Helper()
-	self, err := os.Executable()
-	must.OK(t, err)
+	self := must.Get(os.Executable())(t)
 	words := append([]string{"unshare"}, n.entering(self, program)...)
 	for i, word := range words {
 		words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

@@ -21,6 +21,23 @@ func OK(t testing.TB, err error, of ...any) {
 	}
 }
 
+// Get is the value of a call, and ends the test if that has an error: must.Get(call())(t).
+func Get[T any](value T, err error) func(t testing.TB, of ...any) T {
+	return func(t testing.TB, of ...any) T {
+		t.Helper()
+		OK(t, err, of...)
+		return value
+	}
+}
+
+// Hold ends the test if something is not true. The words tell what is wrong then.
+func Hold(t testing.TB, holds bool, format string, values ...any) {
+	t.Helper()
+	if !should.Hold(t, holds, format, values...) {
+		t.FailNow()
+	}
+}
+
 // Equal ends the test if a value is another one.
 func Equal[T comparable](t testing.TB, got, want T, of ...any) {
 	t.Helper()

@@ -161,7 +161,7 @@ func (x *Registry) packument(w http.ResponseWriter, r *http.Request, versions []
 			content = []byte("something else")
 		}
 		strong, old := sha512.Sum512(content), sha1.Sum(content) //nolint:gosec // as above
-		dist := map[string]any{"tarball": x.URL + v.Name + "/-/" + v.file(), "shasum": hex.EncodeToString(old[:])}
+		dist := map[string]any{"tarball": cmp.Or(r.Header.Get("X-Forwarded-Proto"), "http") + "://" + r.Host + "/" + v.Name + "/-/" + v.file(), "shasum": hex.EncodeToString(old[:])}
 		if !v.OldHash {
 			dist["integrity"] = "sha512-" + base64.StdEncoding.EncodeToString(strong[:])
 		}

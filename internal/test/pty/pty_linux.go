@@ -18,8 +18,7 @@ import (
 // other end, and what is written there is typed.
 func Open(t testing.TB, columns uint16) (screen, other *os.File) {
 	t.Helper()
-	other, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	must.OK(t, err)
+	other = must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(t)
 	t.Cleanup(func() { _ = other.Close() })
 	must.OK(t, unix.IoctlSetPointerInt(int(other.Fd()), unix.TIOCSPTLCK, 0))
 	number, err := unix.IoctlGetInt(int(other.Fd()), unix.TIOCGPTN)

@@ -75,9 +75,7 @@ func command(t *testing.T, name string, args ...string) string {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr.String())
-	}
+	must.Hold(t, err == nil, "%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr.String())
 	return string(out)
 }
 
@@ -105,9 +103,8 @@ func made(t *testing.T, dist string) (binaries, packed []artifact) {
 		if !filepath.IsAbs(a.Path) {
 			a.Path = filepath.Join(root, a.Path)
 		}
-		if a.Path, err = filepath.Abs(a.Path); err != nil {
-			t.Fatal(err)
-		}
+		a.Path, err = filepath.Abs(a.Path)
+		must.Hold(t, err == nil, "%v", err)
 		switch a.Type {
 		case "Binary":
 			binaries = append(binaries, a)
@@ -139,8 +136,7 @@ func contents(t *testing.T, a artifact) string {
 // version is what all names of a snapshot have in the middle.
 func version(t *testing.T, dist string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dist, "metadata.json"))
-	must.OK(t, err)
+	text := must.Get(os.ReadFile(filepath.Join(dist, "metadata.json")))(t)
 	var metadata struct{ Version string }
 	must.OK(t, json.Unmarshal(text, &metadata))
 	return metadata.Version
@@ -160,8 +156,7 @@ func TestARelease(t *testing.T) {
 		if *update && whole {
 			must.OK(t, os.WriteFile(golden, []byte(got.String()), 0o600))
 		}
-		text, err := os.ReadFile(golden)
-		must.OK(t, err)
+		text := must.Get(os.ReadFile(golden))(t)
 		var want strings.Builder
 		for section := range strings.SplitAfterSeq(string(text), "\n\n") {
 			if whole || strings.Contains(section, "_"+runtime.GOOS+"_"+runtime.GOARCH+".") {
@@ -172,8 +167,7 @@ func TestARelease(t *testing.T) {
 	})
 	t.Run("is no larger than it may be", func(t *testing.T) {
 		for _, a := range binaries {
-			info, err := os.Stat(a.Path)
-			must.OK(t, err)
+			info := must.Get(os.Stat(a.Path))(t)
 			most := int64(maxProgram)
 			if a.program() != "code-sandbox-mcp" {
 				most = maxServer
@@ -206,16 +200,14 @@ func TestARelease(t *testing.T) {
 
 func runs(t *testing.T, program, version string) {
 	t.Helper()
-	if said := command(t, program, "version"); !strings.HasPrefix(said, "code-sandbox-mcp "+version+" (") {
-		t.Errorf("it says %q", said)
-	}
+	said := command(t, program, "version")
+	should.Hold(t, strings.HasPrefix(said, "code-sandbox-mcp "+version+" ("), "it says %q", said)
 }
 
 // installed has dpkg install a package into a system of its own, an empty folder, and take it away again.
 func installed(t *testing.T, deb, version string) {
-	if recommends := command(t, "dpkg-deb", "-f", deb, "Recommends"); strings.TrimSpace(recommends) != "podman" {
-		t.Errorf("it recommends %q", recommends)
-	}
+	recommends := command(t, "dpkg-deb", "-f", deb, "Recommends")
+	should.Hold(t, strings.TrimSpace(recommends) == "podman", "it recommends %q", recommends)
 	system := t.TempDir()
 	for _, dir := range []string{"info", "updates", "triggers"} {
 		must.OK(t, os.MkdirAll(filepath.Join(system, "var/lib/dpkg", dir), 0o700))
@@ -229,7 +221,5 @@ func installed(t *testing.T, deb, version string) {
 	runs(t, filepath.Join(system, "usr/bin/code-sandbox-mcp"), version)
 	dpkg("-P", "code-sandbox-mcp")
 	left, err := filepath.Glob(filepath.Join(system, "usr/*"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("it left %q, %v", left, err)
-	}
+	should.Hold(t, err == nil && len(left) == 0, "it left %q, %v", left, err)
 }

@@ -16,6 +16,15 @@ func OK(t testing.TB, err error, of ...any) bool {
 	return err == nil || told(t, of, "%v", err)
 }
 
+// Hold wants something to be true. The words tell what is wrong where it is not.
+func Hold(t testing.TB, holds bool, format string, values ...any) bool {
+	t.Helper()
+	if !holds {
+		t.Errorf(format, values...)
+	}
+	return holds
+}
+
 // Equal wants a value.
 func Equal[T comparable](t testing.TB, got, want T, of ...any) bool {
 	t.Helper()
@@ -44,6 +53,14 @@ func Contain(t testing.TB, text, part string, of ...any) bool {
 func Be(t testing.TB, err, target error, of ...any) bool {
 	t.Helper()
 	return errors.Is(err, target) || told(t, of, "got the error %v, want %v", err, target)
+}
+
+// Give wants a call to have a value, and no error: should.Give(call())(t, want).
+func Give[T comparable](got T, err error) func(t testing.TB, want T, of ...any) bool {
+	return func(t testing.TB, want T, of ...any) bool {
+		t.Helper()
+		return OK(t, err, of...) && Equal(t, got, want, of...)
+	}
 }
 
 // Fail wants an error that tells this.

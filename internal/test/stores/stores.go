@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package stores starts object stores for tests: Azurite for Azure, versitygw for S3, fake-gcs-server for Google. Each has a folder and a port of its own,
+// Package stores starts object stores for tests: Azurite for Azure, versitygw for S3. Each has a folder and a port of its own,
 // and ends with the test.
 //
 // They are built or installed the first time, which takes some minutes, and stay in the user's cache.
@@ -34,8 +34,7 @@ const startTime = 2 * time.Minute
 // Azure starts Azurite and returns a connection string.
 func Azure(t testing.TB) string {
 	t.Helper()
-	modules, err := npmci.Install(filepath.Join(root(t), "internal/test/stores"))
-	must.OK(t, err)
+	modules := must.Get(npmci.Install(filepath.Join(root(t), "internal/test/stores")))(t)
 	address := start(t, func(port string) []string {
 		return []string{
 			"env", "AZURITE_ACCOUNTS=" + Key + ":" + Secret, "node", filepath.Join(modules, "azurite/dist/src/blob/main.js"), "--blobPort", port, "--location", t.TempDir(),
@@ -54,18 +53,6 @@ func S3(t testing.TB) string {
 		return []string{
 			gateway, "--quiet", "--port", "127.0.0.1:" + port, "--access", Key, "--secret", Secret,
 			"posix", "--sidecar", facts, files,
-		}
-	})
-}
-
-// Google starts fake-gcs-server and returns its endpoint. It does not look at credentials.
-func Google(t testing.TB) string {
-	t.Helper()
-	server := goTool(t, "github.com/fsouza/fake-gcs-server", "v1.56.1")
-	return "http://" + start(t, func(port string) []string {
-		return []string{
-			server, "-scheme", "http", "-host", "127.0.0.1", "-port", port, "-public-host", "127.0.0.1:" + port,
-			"-backend", "memory", "-log-level", "error",
 		}
 	})
 }
@@ -90,9 +77,7 @@ func goTool(t testing.TB, name, version string) string {
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("install %s: %v\n%s", name, err, log.Bytes())
-	}
+	must.Hold(t, err == nil, "install %s: %v\n%s", name, err, log.Bytes())
 	return string(bytes.TrimSpace(out))
 }
 
@@ -100,14 +85,12 @@ func goTool(t testing.TB, name, version string) string {
 // and returns its address when it can be reached.
 func start(t testing.TB, command func(port string) []string) (address string) {
 	t.Helper()
-	free, err := daemon.FreePort()
-	must.OK(t, err)
+	free := must.Get(daemon.FreePort())(t)
 	port := strconv.Itoa(free)
 	cmd := exec.Command("sh", append([]string{"-c", `exec 3<&0; "$@" 3<&- & server=$!; { read -r _; kill $server; } <&3 >/dev/null 2>&1 & wait $server`, "sh"}, command(port)...)...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &output, &output, 10*time.Second
-	stdin, err := cmd.StdinPipe()
-	must.OK(t, err)
+	stdin := must.Get(cmd.StdinPipe())(t)
 	must.OK(t, cmd.Start())
 	exited := make(chan struct{})
 	go func() {

@@ -8,8 +8,6 @@ let chosen = null; // the session that is shown
 let sessions = new Map();
 let source = null;
 
-const here = "this server";
-
 function listen() {
 	source?.close();
 	const opened = new EventSource(`${address("events")}?session_id=${encodeURIComponent(chosen ?? "")}`);
@@ -73,12 +71,12 @@ function showFacts() {
 	byId("name").textContent = visible(nameOf(s));
 	byId("facts").replaceChildren(visible(describe(s)), "; begun ", time(s.created), "; used ", time(s.last_used),
 		isGiven(s.size_bytes) ? `; files: ${bytes(s.size_bytes)}` : "", ...s.named ? [] : [" ", make("small", {className: "id"}, s.session_id)]);
-	byId("elsewhere").textContent = {
-		"another server": "Another server has this session open. Output is shown here once its run is over; output as it comes, the files and the network log are known to that server alone, and runs are cancelled there.",
+	byId("elsewhere").textContent = s.here ? "" : {
+		"another server": "The server that has this session open does not answer. Output is shown here once its run is over.",
 		"none": "No server has this session open. Its runs are shown; its files and its network log are not.",
 	}[s.owner] ?? "";
-	byId("close").disabled = s.owner === "another server";
-	byId("files").hidden = byId("network").hidden = s.owner !== here;
+	byId("close").disabled = s.owner === "another server" && !s.here;
+	byId("files").hidden = byId("network").hidden = !s.here;
 }
 
 // named is the session that the address names, also where what it has is no name.
@@ -91,7 +89,7 @@ function choose() {
 	if (location.hash && !location.hash.startsWith("#/")) return; // it leads to a part of the page
 	chosen = named();
 	document.body.classList.toggle("chosen", chosen !== null);
-	begin(chosen, () => sessions.get(chosen)?.owner === here, goesBack);
+	begin(chosen, () => !!sessions.get(chosen)?.here, goesBack);
 	say("");
 	byId("files").open = byId("network").open = false;
 	byId("network-note").textContent = byId("files-note").textContent = "";
@@ -144,6 +142,15 @@ function showNetwork(log) {
 		make("span", {className: e.allowed ? "good" : "bad"}, verdict(e)),
 		bytes(e.sent_bytes), bytes(e.received_bytes)]));
 }
+
+// showEverybody shows the owner whose sessions there are and what they take; other persons get their own sessions without that.
+const showEverybody = () => attempt(async () => {
+	const list = (await ask(`${address("sessions")}?all=true`)).sessions.filter(s => isGiven(s.runs_now));
+	byId("everybody-note").textContent = list.length ? "" : "No running server has any open that you may see.";
+	fillTable("everybody-rows", list.map(s => [s.principal ?? "you", s.session_id, bytes(s.memory_limit_bytes), `${s.cpu_limit}`,
+		isGiven(s.size_bytes) ? bytes(s.size_bytes) : "", `${s.runs_now}`, `${s.runs_last_hour}`, time(s.last_used)]));
+});
+byId("everybody").addEventListener("toggle", () => { if (byId("everybody").open) showEverybody(); });
 
 byId("files").addEventListener("toggle", () => { if (byId("files").open) showFiles(); });
 byId("reload").addEventListener("click", showFiles);

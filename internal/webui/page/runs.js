@@ -115,7 +115,7 @@ function showActions(item) {
 				}));
 		}
 	} else if (isHere()) {
-		actions.push(orderButton("Cancel the run", {className: "danger"}, () => order("POST", `${address("runs", item.id, "cancel")}?wait_seconds=0`)));
+		actions.push(orderButton("Cancel the run", {className: "danger"}, () => order("POST", `${address("runs", item.id, "cancel")}?wait_seconds=0&session_id=${encodeURIComponent(session)}`)));
 	} else {
 		actions.push(make("p", {className: "note"}, "What it prints is not known here while it runs."));
 	}

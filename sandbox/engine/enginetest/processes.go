@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -321,9 +323,7 @@ func (m *machine) Drain(volume string, last bool) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.volumes, volume)
-		if err := os.RemoveAll(m.Folder(volume)); err != nil {
-			m.tb.Error(err)
-		}
+		should.OK(m.tb, os.RemoveAll(m.Folder(volume)))
 	}
 }
 
@@ -331,9 +331,7 @@ func (m *machine) find(name string) *container {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.containers[name]
-	if c == nil {
-		m.tb.Fatalf("there is no container %s", name)
-	}
+	must.Hold(m.tb, c != nil, "there is no container %s", name)
 	return c
 }
 

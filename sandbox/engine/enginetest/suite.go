@@ -20,6 +20,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -87,8 +88,7 @@ func (g Target) python(t *testing.T, code string) engine.Spec {
 
 func (g Target) start(t *testing.T, spec engine.Spec) engine.Process {
 	t.Helper()
-	p, err := g.Engine.Start(t.Context(), spec)
-	must.OK(t, err)
+	p := must.Get(g.Engine.Start(t.Context(), spec))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -106,8 +106,7 @@ func (g Target) output(t *testing.T, spec engine.Spec) string {
 
 func (g Target) exec(t *testing.T, container string, command ...string) engine.Process {
 	t.Helper()
-	p, err := g.Engine.Exec(t.Context(), container, command)
-	must.OK(t, err)
+	p := must.Get(g.Engine.Exec(t.Context(), container, command))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -115,8 +114,7 @@ func (g Target) exec(t *testing.T, container string, command ...string) engine.P
 // find returns the list's entry of a container; without a name if there is none.
 func (g Target) find(t *testing.T, name string) engine.Container {
 	t.Helper()
-	list, err := g.Engine.List(t.Context(), g.Label, "")
-	must.OK(t, err)
+	list := must.Get(g.Engine.List(t.Context(), g.Label, ""))(t)
 	for _, c := range list.Containers {
 		if c.Name == name {
 			return c
@@ -155,9 +153,8 @@ func (g Target) bytes(t *testing.T) {
 	sent := everyByte(4 << 20)
 	go send(t, p, sent)
 	got := make([]byte, len(sent))
-	if _, err := io.ReadFull(p, got); err != nil || !bytes.Equal(got, sent) {
-		t.Errorf("what came back is not what was sent: %v", err)
-	}
+	_, err := io.ReadFull(p, got)
+	should.Hold(t, err == nil && bytes.Equal(got, sent), "what came back is not what was sent: %v", err)
 }
 
 func (g Target) stderr(t *testing.T) {
@@ -165,9 +162,8 @@ func (g Target) stderr(t *testing.T) {
 sys.stderr.write("x" * 100_000 + "the end")
 sys.stderr.flush()
 print("out")`))
-	if out, err := io.ReadAll(p); string(out) != "out\n" || err != nil {
-		t.Errorf("stdout is %q, %v", out, err)
-	}
+	out, err := io.ReadAll(p)
+	should.Hold(t, string(out) == "out\n" && err == nil, "stdout is %q, %v", out, err)
 	if got := p.Stderr(); len(got) > 4<<10 || !strings.HasSuffix(got, "xthe end") {
 		t.Errorf("stderr is %d bytes and ends in %q", len(got), got[max(0, len(got)-20):])
 	}
@@ -176,21 +172,14 @@ print("out")`))
 func (g Target) closing(t *testing.T) {
 	spec := g.python(t, lasting)
 	p := g.start(t, spec)
-	if _, err := io.ReadFull(p, make([]byte, 3)); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(p.Close(), p.Close()); err != nil {
-		t.Error(err)
-	}
-	if n, err := p.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("Read after Close gave %d, %v", n, err)
-	}
-	if _, err := p.Write([]byte("x")); err == nil {
-		t.Error("Write after Close worked")
-	}
-	if c := g.find(t, spec.Name); !c.Running {
-		t.Errorf("the container stopped: %+v", c)
-	}
+	must.OK(t, should.ErrOf(io.ReadFull(p, make([]byte, 3))))
+	should.OK(t, errors.Join(p.Close(), p.Close()))
+	n, err := p.Read(make([]byte, 1))
+	should.Hold(t, n == 0 && errors.Is(err, io.EOF), "Read after Close gave %d, %v", n, err)
+	_, err = p.Write([]byte("x"))
+	should.Hold(t, err != nil, "Write after Close worked")
+	c := g.find(t, spec.Name)
+	should.Hold(t, c.Running, "the container stopped: %+v", c)
 }
 
 func (g Target) ending(t *testing.T) {
@@ -215,9 +204,8 @@ func (g Target) volume(t *testing.T) {
 	other.Name = g.Spec(t).Name
 	says := func(p io.ReadCloser, want string) {
 		t.Helper()
-		if got, err := bufio.NewReader(p).ReadString('\n'); got != want {
-			t.Errorf("the file has %q, want %q, %v", got, want, err)
-		}
+		got, err := bufio.NewReader(p).ReadString('\n')
+		should.Hold(t, got == want, "the file has %q, want %q, %v", got, want, err)
 	}
 	says(g.start(t, spec), "x\n")
 	must.OK(t, g.Engine.Remove(t.Context(), []string{spec.Name}, nil))
@@ -235,9 +223,7 @@ func (g Target) volume(t *testing.T) {
 func (g Target) environment(t *testing.T) {
 	spec := g.python(t, "import os; print(ascii(os.environ['GIVEN']))")
 	spec.Env = map[string]string{"GIVEN": "a=b é\n"}
-	if got := g.output(t, spec); got != `'a=b \xe9\n'`+"\n" {
-		t.Errorf("it has %q", got)
-	}
+	should.Equal(t, g.output(t, spec), `'a=b \xe9\n'`+"\n")
 }
 
 func (g Target) list(t *testing.T) {
@@ -251,24 +237,16 @@ func (g Target) list(t *testing.T) {
 	g.over(t, over.Name)
 	for _, value := range []string{mine, ""} {
 		got, err := g.Engine.List(t.Context(), key, value)
-		if err != nil || len(got.Containers) != 2 || len(got.Volumes) != 2 {
-			t.Fatalf("List(%q) gave %+v, %v", value, got, err)
-		}
+		must.Hold(t, err == nil && len(got.Containers) == 2 && len(got.Volumes) == 2, "List(%q) gave %+v, %v", value, got, err)
 		for _, c := range got.Containers {
-			if c.Running != (c.Name == running.Name) || c.Labels[key] != mine || c.Created.IsZero() {
-				t.Errorf("container %+v", c)
-			}
+			should.Hold(t, c.Running == (c.Name == running.Name) && c.Labels[key] == mine && !c.Created.IsZero(), "container %+v", c)
 		}
 		for _, v := range got.Volumes {
-			if v.Labels[key] != mine || v.Created.IsZero() {
-				t.Errorf("volume %+v", v)
-			}
+			should.Hold(t, v.Labels[key] == mine && !v.Created.IsZero(), "volume %+v", v)
 		}
 	}
 	none, err := g.Engine.List(t.Context(), key, "another")
-	if err != nil || len(none.Containers)+len(none.Volumes) != 0 {
-		t.Errorf("another value gives %+v, %v", none, err)
-	}
+	should.Hold(t, err == nil && len(none.Containers)+len(none.Volumes) == 0, "another value gives %+v, %v", none, err)
 }
 
 func (g Target) removing(t *testing.T) {
@@ -278,17 +256,14 @@ func (g Target) removing(t *testing.T) {
 		names := []string{spec.Name, spec.Name + "-absent"}
 		must.OK(t, g.Engine.Remove(t.Context(), names, names))
 	}
-	if g.find(t, spec.Name).Name != "" {
-		t.Error("it is still there")
-	}
+	should.Hold(t, g.find(t, spec.Name).Name == "", "it is still there")
 }
 
 func (g Target) volumeInUse(t *testing.T) {
 	spec := g.python(t, idle)
 	g.start(t, spec)
-	if err := g.Engine.Remove(t.Context(), nil, []string{spec.Volume}); err == nil {
-		t.Error("the volume of a running container was removed")
-	}
+	err := g.Engine.Remove(t.Context(), nil, []string{spec.Volume})
+	should.Hold(t, err != nil, "the volume of a running container was removed")
 }
 
 func (g Target) removingMeetsTheEnd(t *testing.T) {
@@ -296,17 +271,13 @@ func (g Target) removingMeetsTheEnd(t *testing.T) {
 		spec := g.python(t, idle)
 		p := g.start(t, spec)
 		must.OK(t, p.Close())
-		if err := g.Engine.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, g.Engine.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}))
 	}
 }
 
 func (g Target) image(t *testing.T) {
 	info, err := g.Engine.Image(t.Context(), g.python(t, "pass").Image)
-	if err != nil || info.ID == "" || info.Arch == "" && !g.Nodes {
-		t.Errorf("the image is %+v, %v", info, err)
-	}
+	should.Hold(t, err == nil && info.ID != "" && (info.Arch != "" || g.Nodes), "the image is %+v, %v", info, err)
 	refs := []string{"", "not a reference!", strings.Repeat("x", 5000)}
 	if !g.Nodes {
 		refs = append(refs, "localhost/no-such-image:1")
@@ -344,12 +315,8 @@ func (g Target) failing(t *testing.T) {
 		if err == nil {
 			p.Close()
 		}
-		if err == nil || test.want != nil && !errors.Is(err, test.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if g.find(t, named).Name != "" {
-			t.Errorf("%s: the container is still there", name)
-		}
+		should.Hold(t, err != nil && (test.want == nil || errors.Is(err, test.want)), "%s: %v", name, err)
+		should.Hold(t, g.find(t, named).Name == "", "%s: the container is still there", name)
 	}
 }
 
@@ -360,12 +327,9 @@ func (g Target) nameInUse(t *testing.T) {
 		p.Close()
 		t.Fatal("a second container of the same name started")
 	}
-	if _, err := first.Write([]byte("x")); err != nil {
-		t.Error(err)
-	}
-	if c := g.find(t, spec.Name); !c.Running {
-		t.Error("the first container was stopped")
-	}
+	should.OK(t, should.ErrOf(first.Write([]byte("x"))))
+	c := g.find(t, spec.Name)
+	should.Hold(t, c.Running, "the first container was stopped")
 }
 
 func (g Target) many(t *testing.T) {
@@ -382,9 +346,8 @@ func (g Target) many(t *testing.T) {
 				return
 			}
 			defer p.Close()
-			if out, err := io.ReadAll(p); err != nil || string(out) != fmt.Sprintln(i) {
-				t.Errorf("container %d said %q, %v", i, out, err)
-			}
+			out, err := io.ReadAll(p)
+			should.Hold(t, err == nil && string(out) == fmt.Sprintln(i), "container %d said %q, %v", i, out, err)
 		})
 	}
 	wait.Wait()
@@ -396,21 +359,16 @@ func (g Target) execBytes(t *testing.T) {
 	sent := everyByte(1 << 20)
 	p := g.exec(t, spec.Name, "python3", "-I", "-c", "import sys; n = sys.stdin.buffer.read(1 << 20); sys.stdout.buffer.write(n)")
 	go send(t, p, sent)
-	if got, err := io.ReadAll(p); err != nil || !bytes.Equal(got, sent) {
-		t.Errorf("%d bytes came back, %v; they are not what was sent", len(got), err)
-	}
+	got, err := io.ReadAll(p)
+	should.Hold(t, err == nil && bytes.Equal(got, sent), "%d bytes came back, %v; they are not what was sent", len(got), err)
 }
 
 func (g Target) execClosing(t *testing.T) {
 	spec := g.python(t, idle)
 	g.start(t, spec)
 	p := g.exec(t, spec.Name, "python3", "-c", "import sys; print('up', flush=True); sys.stdin.read(); open('/mnt/data/ended', 'w')")
-	if _, err := io.ReadFull(p, make([]byte, 3)); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(p.Close(), p.Close()); err != nil {
-		t.Error(err)
-	}
+	must.OK(t, should.ErrOf(io.ReadFull(p, make([]byte, 3))))
+	should.OK(t, errors.Join(p.Close(), p.Close()))
 	for {
 		look := g.exec(t, spec.Name, "python3", "-c", "import os; print(os.path.exists('/mnt/data/ended'))")
 		if out, err := io.ReadAll(look); err != nil || string(out) == "True\n" {
@@ -424,19 +382,15 @@ func (g Target) execGone(t *testing.T) {
 	g.output(t, over)
 	g.over(t, over.Name)
 	for _, name := range []string{over.Name, over.Name + "-none"} {
-		if _, err := g.Engine.Exec(t.Context(), name, []string{"true"}); !errors.Is(err, engine.ErrContainerGone) {
-			t.Errorf("exec in %s: %v", name, err)
-		}
+		should.Be(t, should.ErrOf(g.Engine.Exec(t.Context(), name, []string{"true"})), engine.ErrContainerGone, "exec in %s", name)
 	}
 	running := g.python(t, idle)
 	g.start(t, running)
-	if _, err := g.Engine.Exec(t.Context(), running.Name, nil); err == nil || errors.Is(err, engine.ErrContainerGone) {
-		t.Errorf("no command: %v", err)
-	}
+	_, err := g.Engine.Exec(t.Context(), running.Name, nil)
+	should.Hold(t, err != nil && !errors.Is(err, engine.ErrContainerGone), "no command: %v", err)
 	if p, err := g.Engine.Exec(t.Context(), running.Name, []string{"/no/such/program"}); err == nil {
-		if out, err := io.ReadAll(p); len(out) > 0 || err != nil {
-			t.Errorf("a program that is not there said %q, %v", out, err)
-		}
+		out, err := io.ReadAll(p)
+		should.Hold(t, len(out) == 0 && err == nil, "a program that is not there said %q, %v", out, err)
 		p.Close()
 	}
 }
@@ -460,9 +414,7 @@ func (g Target) calls(ctx context.Context, t *testing.T, e engine.Engine, runnin
 		p.Close()
 		failed["exec"] = nil
 	}
-	if g.find(t, spec.Name).Name != "" {
-		t.Error("the container that was not started is there")
-	}
+	should.Hold(t, g.find(t, spec.Name).Name == "", "the container that was not started is there")
 	return failed
 }
 
@@ -472,16 +424,14 @@ func (g Target) contexts(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	for call, err := range g.calls(cancelled, t, g.Engine, running.Name) {
-		if !errors.Is(err, context.Canceled) || errors.Is(err, engine.ErrEngineUnavailable) {
-			t.Errorf("%s that was cancelled: %v", call, err)
-		}
+		should.Hold(t, errors.Is(err, context.Canceled) && !errors.Is(err, engine.ErrEngineUnavailable),
+			"%s that was cancelled: %v", call, err)
 	}
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	for call, err := range g.calls(late, t, g.Engine, running.Name) {
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, engine.ErrEngineUnavailable) {
-			t.Errorf("%s whose time is over: %v", call, err)
-		}
+		should.Hold(t, errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrEngineUnavailable),
+			"%s whose time is over: %v", call, err)
 	}
 }
 
@@ -489,18 +439,12 @@ func (g Target) closed(t *testing.T) {
 	running := g.python(t, lasting)
 	g.start(t, running)
 	other := g.Open(t)
-	if _, err := other.List(t.Context(), g.Label, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, should.ErrOf(other.List(t.Context(), g.Label, "")))
 	must.OK(t, errors.Join(other.Close(), other.Close()))
 	for call, err := range g.calls(t.Context(), t, other, running.Name) {
-		if !errors.Is(err, engine.ErrEngineUnavailable) {
-			t.Errorf("%s: %v", call, err)
-		}
+		should.Hold(t, errors.Is(err, engine.ErrEngineUnavailable), "%s: %v", call, err)
 	}
-	if !g.find(t, running.Name).Running {
-		t.Error("a container ended with an engine")
-	}
+	should.Hold(t, g.find(t, running.Name).Running, "a container ended with an engine")
 }
 
 // supervisor lets one server start a container, and another one go on with it.
@@ -514,12 +458,9 @@ func (g Target) supervisor(t *testing.T) {
 	})
 	first.hear(t, "ready")
 	first.say(t, protocol.Request{Type: "run", Language: "python", ID: "1", Code: "import os; x = os.path.exists('output'); x"})
-	if done := first.hear(t, "done"); done.Result == nil || *done.Result != "True" {
-		t.Fatalf("the first run came to %+v", done)
-	}
-	if err := first.conn.Close(); err != nil {
-		t.Error(err)
-	}
+	done := first.hear(t, "done")
+	must.Hold(t, done.Result != nil && *done.Result == "True", "the first run came to %+v", done)
+	should.OK(t, first.conn.Close())
 	later := connect(g.exec(t, spec.Name, containers.Join()...))
 	later.say(t, protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: "a token"})
 	later.hear(t, "ready")
@@ -527,9 +468,7 @@ func (g Target) supervisor(t *testing.T) {
 	for {
 		done := later.hear(t, "done") // of the first run, and then of the second
 		if done.ID == "2" {
-			if done.Result == nil || *done.Result != "42" {
-				t.Errorf("the second run came to %+v", done)
-			}
+			should.Hold(t, done.Result != nil && *done.Result == "42", "the second run came to %+v", done)
 			return
 		}
 	}
@@ -559,9 +498,7 @@ func (p peer) hear(t *testing.T, kind string) protocol.Done {
 	t.Helper()
 	for {
 		text, err := p.conn.Receive()
-		if err != nil {
-			t.Fatalf("%v; it said %s", err, p.proc.Stderr())
-		}
+		must.Hold(t, err == nil, "%v; it said %s", err, p.proc.Stderr())
 		var message protocol.Done
 		must.OK(t, json.Unmarshal(text, &message))
 		if message.Type == kind {

@@ -142,10 +142,8 @@ func (s *Service) dial(ctx context.Context) (*Link, error) {
 	if s.opts.URL != "" {
 		return s.dialURL(ctx, s.opts.URL)
 	}
-	if s.runtime.Name == "" {
-		if l, err := s.dialListening(ctx); l != nil || err != nil {
-			return l, err
-		}
+	if l, err := s.dialListening(ctx); l != nil || err != nil {
+		return l, err
 	}
 	if s.opts.InMachine {
 		return s.dialMachine(ctx)
@@ -191,10 +189,14 @@ func (s *Service) dialListening(ctx context.Context) (*Link, error) {
 	return nil, nil
 }
 
+// candidates are none where the user asks for a runtime, and not the usual sockets where the default one does not work.
 func (s *Service) candidates() []string {
 	var addresses []string
-	if s.opts.DockerHost != "" {
+	if s.opts.DockerHost != "" && s.opts.OCIRuntime == "" {
 		addresses = append(addresses, s.opts.DockerHost)
+	}
+	if s.runtime.Name != "" {
+		return addresses
 	}
 	for _, socket := range s.opts.Sockets {
 		addresses = append(addresses, "unix://"+socket)

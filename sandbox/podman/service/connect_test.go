@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,21 +45,16 @@ func started(t *testing.T) *Service {
 func unavailable(t *testing.T, err error) *UnavailableError {
 	t.Helper()
 	var u *UnavailableError
-	if !errors.As(err, &u) || !errors.Is(err, engine.ErrEngineUnavailable) {
-		t.Fatalf("not an UnavailableError: %v", err)
-	}
-	if u.Reason == "" || u.Fix == "" {
-		t.Errorf("it does not say why, or what to do: %+v", u)
-	}
+	must.Hold(t, errors.As(err, &u) && errors.Is(err, engine.ErrEngineUnavailable), "not an UnavailableError: %v", err)
+	should.Hold(t, u.Reason != "" && u.Fix != "", "it does not say why, or what to do: %+v", u)
 	return u
 }
 
 func TestPodmanMissing(t *testing.T) {
 	s := own(t, Options{Program: filepath.Join(t.TempDir(), "podman")})
 	_, err := s.Connection(t.Context())
-	if u := unavailable(t, err); !strings.Contains(u.Reason, "not installed") || !strings.Contains(u.Fix, "install") {
-		t.Errorf("%+v", u)
-	}
+	u := unavailable(t, err)
+	should.Hold(t, strings.Contains(u.Reason, "not installed") && strings.Contains(u.Fix, "install"), "%+v", u)
 }
 
 func TestServiceThatDoesNotStart(t *testing.T) {
@@ -91,9 +87,8 @@ func TestNothingAtTheGivenAddress(t *testing.T) {
 func TestPasswordInTheAddressIsNotShown(t *testing.T) {
 	for _, address := range []string{"tcp://user:hunter2@127.0.0.1:1", "tcp://user:hunter2@%zz", "tcp://user:hunter2@host:x"} {
 		_, err := own(t, Options{URL: address}).Connection(t.Context())
-		if u := unavailable(t, err); strings.Contains(u.Reason+u.Fix+u.Error(), "hunter2") {
-			t.Errorf("%v", u)
-		}
+		u := unavailable(t, err)
+		should.Hold(t, !strings.Contains(u.Reason+u.Fix+u.Error(), "hunter2"), "%v", u)
 	}
 }
 
@@ -101,8 +96,7 @@ func TestPasswordInTheAddressIsNotShown(t *testing.T) {
 func silentSocket(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", path)
-	must.OK(t, err)
+	l := must.Get(net.Listen("unix", path))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -128,9 +122,8 @@ func TestHungEngineIsUnavailableInTime(t *testing.T) {
 			s := own(t, opts)
 			s.runtime = Runtime{}
 			_, err := s.Connection(t.Context())
-			if u := unavailable(t, err); !strings.Contains(u.Reason, "did not answer") {
-				t.Errorf("%+v", u)
-			}
+			u := unavailable(t, err)
+			should.Hold(t, strings.Contains(u.Reason, "did not answer"), "%+v", u)
 		})
 	}
 }
@@ -144,9 +137,8 @@ func TestCallersDeadlineAndCancellation(t *testing.T) {
 
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Connection(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, engine.ErrEngineUnavailable) {
-		t.Errorf("a cancelled call gave %v", err)
-	}
+	_, err = s.Connection(ctx)
+	should.Hold(t, errors.Is(err, context.Canceled) && !errors.Is(err, engine.ErrEngineUnavailable), "a cancelled call gave %v", err)
 }
 
 // Callers that wait while another connects each keep to their own time.
@@ -157,8 +149,7 @@ func TestWaitingForAnothersConnection(t *testing.T) {
 		wait.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			_, err := s.Connection(ctx)
-			should.Be(t, err, engine.ErrEngineUnavailable)
+			should.Be(t, should.ErrOf(s.Connection(ctx)), engine.ErrEngineUnavailable)
 		})
 	}
 	wait.Wait()
@@ -184,9 +175,8 @@ func TestServicesThatAreNotNewPodman(t *testing.T) {
 		"new":   "does not answer at the address",
 	} {
 		_, err := own(t, Options{URL: pinged(t, version)}).Connection(t.Context())
-		if u := unavailable(t, err); !strings.Contains(u.Reason, want) {
-			t.Errorf("of version %q: %+v", version, u)
-		}
+		u := unavailable(t, err)
+		should.Hold(t, strings.Contains(u.Reason, want), "of version %q: %+v", version, u)
 	}
 	should.OK(t, should.ErrOf(own(t, Options{URL: pinged(t, "4.3.1")}).Connection(t.Context())))
 }
@@ -195,8 +185,7 @@ func TestSocketThatIsNotPodmansIsPassedOver(t *testing.T) {
 	docker := httptest.NewServer(http.NotFoundHandler())
 	defer docker.Close()
 	stale := filepath.Join(t.TempDir(), "stale")
-	l, err := net.Listen("unix", stale)
-	must.OK(t, err)
+	l := must.Get(net.Listen("unix", stale))(t)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	l.Close()
 	s := own(t, Options{DockerHost: "tcp://" + docker.Listener.Addr().String(), Sockets: []string{stale, "/no/such"}})
@@ -210,9 +199,8 @@ func TestListeningSocketIsUsed(t *testing.T) {
 	for _, opts := range []Options{{URL: address}, {DockerHost: address}, {Sockets: []string{strings.TrimPrefix(address, "unix://")}}} {
 		s := own(t, opts)
 		s.runtime = Runtime{}
-		if l, err := s.Connect(t.Context()); err != nil || l.IsOwn() || l.Address != address || !l.OnHost {
-			t.Errorf("%+v: %+v, %v", opts, l, err)
-		}
+		l, err := s.Connect(t.Context())
+		should.Hold(t, err == nil && !l.IsOwn() && l.Address == address && l.OnHost, "%+v: %+v, %v", opts, l, err)
 	}
 }
 
@@ -220,31 +208,19 @@ func TestConnectionLeavesTheCallersContextInPlace(t *testing.T) {
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 	s := own(t, Options{})
-	conn, err := s.Connection(ctx)
-	must.OK(t, err)
+	conn := must.Get(s.Connection(ctx))(t)
 	should.Equal(t, conn.Value(key{}), "value", "the caller's values are gone")
 	should.OK(t, should.ErrOf(libpod.Info(conn)))
 	cancel()
 	should.Be(t, should.ErrOf(libpod.Info(conn)), context.Canceled, "the caller's end is not the connection's")
-	if !s.link.answers(t.Context()) {
-		t.Error("one caller's end was everyone's")
-	}
-}
-
-// Nothing that isolates more is replaced by something that isolates less.
-func TestRuntimeThatIsNotReplaced(t *testing.T) {
-	for _, name := range []string{"runsc", "unknown", ""} {
-		should.Equal(t, own(t, Options{Program: "/bin/false"}).untriedRuntime(t.Context(), &Link{conn: t.Context(), Runtime: Runtime{Name: name}}), "", "%q is replaced by", name)
-	}
+	should.Hold(t, s.link.answers(t.Context()), "one caller's end was everyone's")
 }
 
 func TestCloseEndsTheServiceAndTheEngine(t *testing.T) {
 	s := started(t)
 	service := s.link.own
 	must.OK(t, errors.Join(s.Close(), s.Close()))
-	if !service.ended() || exists(service.dir.path) {
-		t.Error("the service or its folder is still there")
-	}
+	should.Hold(t, service.ended() && !exists(service.dir.path), "the service or its folder is still there")
 	_, err := s.Connection(t.Context())
 	unavailable(t, err)
 }
@@ -267,4 +243,57 @@ func TestOpenTouchesNothing(t *testing.T) {
 	s := own(t, Options{Program: "/no/such", URL: "unix:///no/such"})
 	should.Equal(t, s.link, nil, "it is connected")
 	should.OK(t, s.Close())
+}
+
+func TestServiceEnvPassesOnOnlyWhatPodmanNeeds(t *testing.T) {
+	t.Setenv("PATH", "/mine")
+	got := serviceEnv([]string{
+		"HOME=/home/me", "XDG_RUNTIME_DIR=/run/mine", "https_proxy=http://proxy:1", "CONTAINERS_CONF=/c",
+		"SANDBOX_SQL_MAIN=postgres://u:p@h/d", "CONTAINER_HOST=ssh://elsewhere", "LD_PRELOAD=/x", "DOCKER_HOST=y", "GEMINI_API_KEY=k",
+	})
+	for _, want := range []string{"HOME=/home/me", "XDG_RUNTIME_DIR=/run/mine", "https_proxy=http://proxy:1", "CONTAINERS_CONF=/c"} {
+		should.Hold(t, slices.Contains(got, want), "%s is missing from %q", want, got)
+	}
+	for _, entry := range got {
+		name, value, _ := strings.Cut(entry, "=")
+		should.Hold(t, slices.Contains(append(passedOn, "PATH"), name), "%s was passed on", name)
+		should.Hold(t, name != "PATH" || strings.HasPrefix(value, "/mine:") && strings.Contains(value, ":/usr/sbin:"),
+			"PATH is %s", value)
+	}
+}
+
+func TestServiceEnvOfAStrippedEnvironment(t *testing.T) {
+	for _, name := range []string{"HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("PATH", "")
+	got := strings.Join(serviceEnv(nil), "\n")
+	should.Hold(t, strings.Contains(got, "HOME=/") && strings.Contains(got, "/usr/bin"), "got %s", got)
+}
+
+func TestProgramsAreFoundWithoutPath(t *testing.T) {
+	t.Setenv("PATH", "relative:.")
+	got := lookProgram("sh")
+	should.Hold(t, filepath.IsAbs(got), "sh is %q", got)
+	should.Equal(t, lookProgram("no-such-program"), "")
+	// A program in the current folder is not one in PATH.
+	t.Chdir(t.TempDir())
+	must.OK(t, os.WriteFile("podman-here", []byte("#!/bin/sh\n"), 0o700))
+	should.Equal(t, lookProgram("podman-here"), "")
+}
+
+func TestInstallCommand(t *testing.T) {
+	for release, want := range map[string]string{
+		"ID=debian\n":                                       "apt-get",
+		"ID=linuxmint\nID_LIKE=\"ubuntu\"\n":                "apt-get",
+		"ID=fedora\n":                                       "dnf",
+		"ID=\"rocky\"\nID_LIKE=\"rhel fedora\"":             "dnf",
+		"ID=\"opensuse-leap\"\nID_LIKE=\"suse opensuse\"\n": "zypper",
+		"ID=arch":   "pacman",
+		"ID=alpine": "apk",
+		"ID=nixos":  "https://",
+		"":          "https://",
+	} {
+		should.Contain(t, installCommand(strings.NewReader(release)), want, "%q", release)
+	}
 }

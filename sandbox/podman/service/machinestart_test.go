@@ -64,16 +64,14 @@ func (f *fakeMachine) write(t *testing.T, name, content string) {
 
 func (f *fakeMachine) count(t *testing.T, call string) int {
 	t.Helper()
-	calls, err := os.ReadFile(filepath.Join(f.dir, "calls"))
-	must.OK(t, err)
+	calls := must.Get(os.ReadFile(filepath.Join(f.dir, "calls")))(t)
 	return strings.Count("\n"+string(calls), "\n"+call+"\n")
 }
 
 // serve answers as Podman's service does, at the machine's socket.
 func (f *fakeMachine) serve(t *testing.T) {
 	t.Helper()
-	listener, err := net.Listen("unix", filepath.Join(f.dir, "s"))
-	must.OK(t, err)
+	listener := must.Get(net.Listen("unix", filepath.Join(f.dir, "s")))(t)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Libpod-API-Version", "5.8.5")
 	})}
@@ -131,9 +129,8 @@ func TestACallDoesNotWaitLongForAMachine(t *testing.T) {
 func TestAMachineThatIsMissingIsNotMade(t *testing.T) {
 	f := newFakeMachine(t, "missing")
 	err := f.service(t).Awaken(t.Context())
-	if u := unavailable(t, err); u.Fix != "code-sandbox-mcp setup --yes" || !u.Runs || f.count(t, "machine init") != 0 {
-		t.Errorf("%+v", u)
-	}
+	u := unavailable(t, err)
+	should.Hold(t, u.Fix == "code-sandbox-mcp setup --yes" && u.Runs && f.count(t, "machine init") == 0, "%+v", u)
 }
 
 func TestAMachineThatSomebodyElseStartsIsWaitedFor(t *testing.T) {
@@ -173,9 +170,8 @@ func TestWhyAMachineDoesNotRun(t *testing.T) {
 	s := f.service(t)
 	for range 2 { // the second call tries again
 		err := s.Awaken(t.Context())
-		if u := unavailable(t, err); !strings.Contains(u.Reason, "virtualization") {
-			t.Errorf("%+v", u)
-		}
+		u := unavailable(t, err)
+		should.Hold(t, strings.Contains(u.Reason, "virtualization"), "%+v", u)
 	}
 	should.Equal(t, f.count(t, "machine start podman-machine-default"), 2, "it was started")
 }
@@ -192,9 +188,8 @@ func TestAMachineThatIsBeingMadeIsInterrupted(t *testing.T) {
 		cancel(stop)
 	}()
 	var said bytes.Buffer
-	if err := InitMachine(ctx, f.program, &said); !errors.Is(err, stop) || said.String() != "cleaned\n" {
-		t.Errorf("got %v, %q", err, said.String())
-	}
+	err := InitMachine(ctx, f.program, &said)
+	should.Hold(t, errors.Is(err, stop) && said.String() == "cleaned\n", "got %v, %q", err, said.String())
 }
 
 func TestWhichMachineIsUsed(t *testing.T) {
@@ -207,9 +202,8 @@ func TestWhichMachineIsUsed(t *testing.T) {
 		`[{"Name":"a"}]`: "a",
 	} {
 		f.write(t, "podman", "#!/bin/sh\necho '"+list+"'\n")
-		if m, err := FindMachine(t.Context(), f.program); err != nil || m == nil || m.Name != want {
-			t.Errorf("%s: %+v, %v", list, m, err)
-		}
+		m, err := FindMachine(t.Context(), f.program)
+		should.Hold(t, err == nil && m != nil && m.Name == want, "%s: %+v, %v", list, m, err)
 	}
 }
 

@@ -49,7 +49,6 @@ type ownService struct {
 	cmd     *exec.Cmd
 }
 
-// dialOwn starts a service and connects to it.
 func (s *Service) dialOwn(ctx context.Context) (*Link, error) {
 	program := s.podmanProgram()
 	if program == "" {
@@ -321,7 +320,6 @@ func lockLeft(path string) (*os.File, error) {
 	return flock(lock)
 }
 
-// lockFile makes the file and locks it.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {

@@ -31,14 +31,11 @@ func TestServiceEndsWhenItsServerIsKilled(t *testing.T) {
 	}
 	server := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	server.Env = append(os.Environ(), asServer+"=1")
-	out, err := server.StdoutPipe()
-	must.OK(t, err)
+	out := must.Get(server.StdoutPipe())(t)
 	must.OK(t, server.Start())
 	dir, err := bufio.NewReader(out).ReadString('\n')
 	dir = strings.TrimSpace(dir)
-	if err != nil || !strings.Contains(dir, serviceDirPattern) {
-		t.Fatalf("%q, %v", dir, err)
-	}
+	must.Hold(t, err == nil && strings.Contains(dir, serviceDirPattern), "%q, %v", dir, err)
 	must.OK(t, server.Process.Kill())
 	_ = server.Wait()
 	for socket := "unix://" + dir + "/s"; listens(t.Context(), socket); {
@@ -46,9 +43,7 @@ func TestServiceEndsWhenItsServerIsKilled(t *testing.T) {
 	}
 	// The next server clears its folder away.
 	sweepServiceDirs(filepath.Dir(dir))
-	if exists(dir) {
-		t.Errorf("%s is still there", dir)
-	}
+	should.Hold(t, !exists(dir), "%s is still there", dir)
 }
 
 // Where the system does not end it with its server, or only a part of it, the next sweep does.
@@ -77,23 +72,16 @@ func TestSweepEndsAServiceThatHangs(t *testing.T) {
 func TestTwoServicesDoNotDisturbEachOther(t *testing.T) {
 	first, second := started(t), started(t)
 	must.OK(t, first.Close())
-	if !second.link.alive() || !second.link.answers(t.Context()) {
-		t.Error("the second service ended with the first")
-	}
+	should.Hold(t, second.link.alive() && second.link.answers(t.Context()), "the second service ended with the first")
 }
 
 func TestServiceHasAPrivateShortPathAndAGroupOfItsOwn(t *testing.T) {
 	service := started(t).link.own
 	info, err := os.Stat(service.dir.path)
-	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the folder is %v, %v", info, err)
-	}
-	if n := len(filepath.Join(service.dir.path, "s")); n > maxSocketPath {
-		t.Errorf("the socket's path has %d bytes", n)
-	}
-	if group, err := syscall.Getpgid(service.cmd.Process.Pid); err != nil || group != service.cmd.Process.Pid {
-		t.Errorf("it is in group %d, %v", group, err)
-	}
+	should.Hold(t, err == nil && info.Mode().Perm() == 0o700, "the folder is %v, %v", info, err)
+	n := len(filepath.Join(service.dir.path, "s"))
+	should.Hold(t, n <= maxSocketPath, "the socket's path has %d bytes", n)
+	should.Give(syscall.Getpgid(service.cmd.Process.Pid))(t, service.cmd.Process.Pid)
 }
 
 // makeOld takes a file's age over what a sweep spares.
@@ -111,8 +99,7 @@ func TestSweepLeavesWhatIsInUse(t *testing.T) {
 	for _, dir := range []string{mine, dead, young, filepath.Join(parent, "other")} {
 		must.OK(t, os.Mkdir(dir, 0o700))
 	}
-	lock, err := lockFile(filepath.Join(mine, "lock"))
-	must.OK(t, err)
+	lock := must.Get(lockFile(filepath.Join(mine, "lock")))(t)
 	defer lock.Close()
 	for _, dir := range []string{dead, young} {
 		must.OK(t, os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
@@ -178,9 +165,7 @@ func TestSweepLeavesWhatAServerOfThisUserDidNotMake(t *testing.T) {
 			should.OK(t, should.ErrOf(os.Lstat(path)), "it was removed")
 		})
 	}
-	if !exists(filepath.Join(elsewhere, "lock")) {
-		t.Error("a file elsewhere was removed")
-	}
+	should.Hold(t, exists(filepath.Join(elsewhere, "lock")), "a file elsewhere was removed")
 }
 
 func TestTailKeepsTheEnd(t *testing.T) {
@@ -198,9 +183,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 	} {
 		kept := engine.Tail{Limit: 8}
 		for _, w := range test.writes {
-			if n, err := kept.Write([]byte(w)); n != len(w) || err != nil {
-				t.Errorf("Write gave %d, %v", n, err)
-			}
+			should.Give(kept.Write([]byte(w)))(t, len(w), "Write")
 		}
 		should.Equal(t, kept.String(), test.want, "%q leaves", test.writes)
 	}
@@ -226,9 +209,8 @@ func TestMachineSocket(t *testing.T) {
 	}
 	for _, answer := range []string{"[]", "", "not JSON", `[{"State":"running","ConnectionInfo":{}}]`} {
 		say(answer)
-		if got, err := machineSocket(t.Context(), f.program); err == nil {
-			t.Errorf("%q gave %v", answer, got)
-		}
+		got, err := machineSocket(t.Context(), f.program)
+		should.Hold(t, err != nil, "%q gave %v", answer, got)
 	}
 	// Podman inspects its default machine, where no name is given.
 	f.write(t, "podman", `#!/bin/sh
@@ -243,9 +225,8 @@ esac
 	}
 	say("[]")
 	_, err := own(t, Options{Program: f.program}).dialMachine(t.Context())
-	if u := unavailable(t, err); u.Fix != "code-sandbox-mcp setup --yes" {
-		t.Errorf("%+v", u)
-	}
+	u := unavailable(t, err)
+	should.Hold(t, u.Fix == "code-sandbox-mcp setup --yes", "%+v", u)
 }
 
 // Windows has no socket of a machine, but Podman's own connections to it.
@@ -276,9 +257,7 @@ func TestMachineOverSSH(t *testing.T) {
 			f.write(t, "podman", "#!/bin/sh\ncase \"$*\" in\n\"machine list --format json\") echo '"+test.machines+"' ;;\n"+
 				"\"system connection list --format json\") echo '"+test.connections+"' ;;\nesac\n")
 			got, err := machineOverSSH(t.Context(), f.program)
-			if got != test.want || (err == nil) != (test.want.URI != "") {
-				t.Errorf("got %+v, %v", got, err)
-			}
+			should.Hold(t, got == test.want && (err == nil) == (test.want.URI != ""), "got %+v, %v", got, err)
 		})
 	}
 }

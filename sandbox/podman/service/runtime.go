@@ -1,9 +1,8 @@
-// The OCI runtime: its choice, its fallbacks, and its isolation.
+// The OCI runtime: its choice and its isolation.
 
 package service
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,9 +13,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// ociRuntimes are the fallback runtimes, best first.
-var ociRuntimes = []string{"crun", "runc"}
-
 // Runtime is the OCI runtime requested of services of our own.
 type Runtime struct {
 	Name   string // empty: the service's default
@@ -24,14 +20,14 @@ type Runtime struct {
 }
 
 // chooseRuntime decides without asking Podman, which takes a quarter of a second to describe the host. crun refuses a host with
-// cgroup version 1 beside version 2, and there runc works. An address of Docker's may be anything, so it is tried first.
+// cgroup version 1 beside version 2, and there runc works.
 func chooseRuntime(opts Options) Runtime {
 	switch {
 	case opts.URL != "":
 		return Runtime{}
 	case opts.OCIRuntime != "":
 		return Runtime{opts.OCIRuntime, "asked for by --oci-runtime"}
-	case opts.DockerHost != "" || runtime.GOOS != "linux" || unifiedCgroups() || lookProgram("runc") == "":
+	case runtime.GOOS != "linux" || unifiedCgroups() || lookProgram("runc") == "":
 		return Runtime{}
 	}
 	return Runtime{"runc", "crun does not work with this host's cgroup version 1"}
@@ -134,56 +130,4 @@ func runtimeFix(ociRuntime string) string {
 		return "install the package " + name + without
 	}
 	return "name an OCI runtime that is in PATH or in Podman's containers.conf, or give its path" + without
-}
-
-// NextRuntime switches to a runtime that did not fail yet and reports whether there was one. It only changes services of our own
-// on this machine, and not the user's choice.
-func (s *Service) NextRuntime(ctx context.Context, failed *Link) bool {
-	if s.opts.URL != "" || s.opts.OCIRuntime != "" || runtime.GOOS != "linux" {
-		return false
-	}
-	select {
-	case s.connecting <- struct{}{}:
-		defer func() { <-s.connecting }()
-	case <-ctx.Done():
-		return false
-	}
-	if s.link != failed {
-		return s.link != nil && s.link.Runtime.Name != failed.Runtime.Name
-	}
-	s.failedRuntimes = append(s.failedRuntimes, failed.Runtime.Name)
-	name := s.untriedRuntime(ctx, failed)
-	if name == "" {
-		return false
-	}
-	s.Log.Info("the OCI runtime cannot start containers, trying another", "failed", failed.Runtime.Name, "next", name)
-	s.runtime = Runtime{name, "the default runtime could not start a container"}
-	s.dropLocked(failed)
-	return true
-}
-
-// untriedRuntime returns no runtime that isolates less than the failed one.
-func (s *Service) untriedRuntime(ctx context.Context, failed *Link) string {
-	current := failed.Runtime.Name
-	if current == "" {
-		current = defaultRuntime(failed.Context(ctx))
-	}
-	if IsolationOf(current) != HostKernel {
-		return ""
-	}
-	for _, name := range ociRuntimes {
-		if name != current && !slices.Contains(s.failedRuntimes, name) && lookProgram(name) != "" {
-			return name
-		}
-	}
-	return ""
-}
-
-// defaultRuntime is the name of the service's runtime; empty: it does not say.
-func defaultRuntime(conn context.Context) string {
-	report, err := libpod.Info(conn)
-	if err != nil || report.Host == nil || report.Host.OCIRuntime == nil {
-		return ""
-	}
-	return report.Host.OCIRuntime.Name
 }

@@ -56,8 +56,7 @@ type Service struct {
 	connecting chan struct{}
 	link       *Link
 
-	runtime        Runtime
-	failedRuntimes []string
+	runtime Runtime
 
 	startMu      sync.Mutex
 	machineStart *machineStart // nil: none is

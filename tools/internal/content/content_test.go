@@ -23,6 +23,10 @@ func TestFilenamesOfUploads(t *testing.T) {
 		{"a/b/data.csv", "", "input/a/b/data.csv"},
 		{"input/data.csv", "", "input/data.csv"},
 		{"/mnt/data/input/data.csv", "", "input/data.csv"},
+		{"/mnt/data/output/x", "", "output/x"},
+		{"/mnt/data/output/", "from.csv", "output/from.csv"},
+		{"/mnt/data/x.csv", "", "x.csv"},
+		{"output/x", "", "input/output/x"},
 		{"./a//b.csv", "", "input/a/b.csv"},
 		{"two words.csv", "", "input/two words.csv"},
 		{".env", "", "input/.env"},
@@ -32,9 +36,7 @@ func TestFilenamesOfUploads(t *testing.T) {
 		{"input/", "from.csv", "input/from.csv"},
 		{"/mnt/data/input/", "from.csv", "input/from.csv"},
 	} {
-		if got, err := InputPath(test.filename, test.source); err != nil || got != test.want {
-			t.Errorf("%q: got %q, %v", test.filename, got, err)
-		}
+		should.Give(InputPath(test.filename, test.source))(t, test.want, "%q", test.filename)
 	}
 	for filename, words := range map[string]string{
 		"":                          "is empty",
@@ -43,6 +45,10 @@ func TestFilenamesOfUploads(t *testing.T) {
 		"../x":                      "has ..",
 		"a/../../x":                 "has ..",
 		"/etc/passwd":               "absolute path",
+		"/mnt/data/":                "no name of its own",
+		"/mnt/data/.":               "no name of a file",
+		"/mnt/data//etc/passwd":     "absolute path",
+		"/mnt/data/../x":            "has ..",
 		"/mnt/data2/x":              "absolute path",
 		`C:\data.csv`:               `has a \`,
 		"a\x00b":                    "control characters",
@@ -57,8 +63,7 @@ func TestFilenamesOfUploads(t *testing.T) {
 		strings.Repeat("é", 200):    "too long",
 		strings.Repeat("abc/", 400): "no name of its own",
 	} {
-		_, err := InputPath(filename, "")
-		must.Code(t, err, fault.InvalidFilename, words)
+		must.Code(t, should.ErrOf(InputPath(filename, "")), fault.InvalidFilename, words)
 	}
 }
 
@@ -74,14 +79,12 @@ func TestBase64IsReadAsItIsWritten(t *testing.T) {
 		"with blanks": " " + standard[:3] + " \t" + standard[3:],
 	} {
 		for _, from := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
-			if got, err := io.ReadAll(NewBase64Reader(from)); err != nil || !bytes.Equal(got, content) {
-				t.Errorf("%s: got %q, %v", name, got, err)
-			}
+			got, err := io.ReadAll(NewBase64Reader(from))
+			should.Hold(t, err == nil && bytes.Equal(got, content), "%s: got %q, %v", name, got, err)
 		}
 	}
-	if got, err := io.ReadAll(NewBase64Reader(strings.NewReader(""))); err != nil || len(got) != 0 {
-		t.Errorf("nothing: got %q, %v", got, err)
-	}
+	got, err := io.ReadAll(NewBase64Reader(strings.NewReader("")))
+	should.Hold(t, err == nil && len(got) == 0, "nothing: got %q, %v", got, err)
 }
 
 func TestWhatIsNoBase64(t *testing.T) {
@@ -95,8 +98,7 @@ func TestWhatIsNoBase64(t *testing.T) {
 		"====":                   "middle of a group",
 		"data:text/plain,hello,": "no digit",
 	} {
-		_, err := io.ReadAll(NewBase64Reader(strings.NewReader(text)))
-		must.Code(t, err, fault.InvalidContent, words)
+		must.Code(t, should.ErrOf(io.ReadAll(NewBase64Reader(strings.NewReader(text)))), fault.InvalidContent, words)
 	}
 }
 
@@ -104,16 +106,14 @@ func FuzzBase64(f *testing.F) {
 	f.Add([]byte("abc"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		got, err := io.ReadAll(NewBase64Reader(strings.NewReader(base64.StdEncoding.EncodeToString(content))))
-		if err != nil || !bytes.Equal(got, content) {
-			t.Errorf("got %q, %v", got, err)
-		}
+		should.Hold(t, err == nil && bytes.Equal(got, content), "got %q, %v", got, err)
 		_, _ = io.ReadAll(NewBase64Reader(bytes.NewReader(content)))
 	})
 }
 
 // A long text is read like json.Unmarshal reads it.
 func FuzzLongText(f *testing.F) {
-	for _, text := range []string{`plain`, `é\u00e9\n\t\"\\\/`, `\ud83d\ude00`, `\ud83d`, `\ude00x`, `\ud83d\u0041`, "\xff\xfe", `\u`, `\x`} {
+	for _, text := range []string{`plain`, `é\u00e9\n\t\"\\\/`, `\ud83d\ude00`, `\ud83d`, `\ude00x`, `\ud83d\u0041`, `a\uD83D\uDe00\ud83d\ud83d\ude00é日本\\u`, "\xff\xfe", `\u`, `\x`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, inside string) {
@@ -122,10 +122,9 @@ func FuzzLongText(f *testing.F) {
 		if json.Unmarshal(raw, &want) != nil {
 			return // the message loop lets only JSON through
 		}
-		for _, from := range []io.Reader{LongText(raw).Reader(), iotest.OneByteReader(LongText(raw).Reader())} {
-			if got, err := io.ReadAll(from); err != nil || string(got) != want {
-				t.Errorf("%q: got %q, %v, want %q", raw, got, err, want)
-			}
+		for _, from := range []io.Reader{LongText(raw).Reader(), iotest.OneByteReader(LongText(raw).Reader()), &pieces{rest: []byte(inside), size: 1}} {
+			got, err := io.ReadAll(from)
+			should.Hold(t, err == nil && string(got) == want, "%q: got %q, %v, want %q", raw, got, err, want)
 		}
 		should.Equal(t, LongText(raw).Decoded(), want, "decoded")
 	})

@@ -18,12 +18,12 @@ import (
 // InputDir is where uploads go.
 const InputDir = "input"
 
-// InputPath makes a path below input/ of the name that an upload asks for. A name that ends in a
-// slash is a folder's, and takes the source's own name.
+// InputPath makes a path of the name that an upload asks for: below input/, unless the name is a path below the work directory. A name
+// that ends in a slash is a folder's, and takes the source's own name.
 func InputPath(filename, source string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fault.New(fault.InvalidFilename,
-			"Use a plain name such as data.csv, or folder/data.csv; it is put below "+engine.WorkDir+"/"+InputDir+".",
+			"Use a plain name such as data.csv, or folder/data.csv; it is put below "+engine.WorkDir+"/"+InputDir+", or where a path such as "+engine.WorkDir+"/output/data.csv says.",
 			"The filename %q %s.", text.Shorten(filename, 120), why)
 	}
 	// One form for every name, so that the code finds it however it types the accents.
@@ -44,17 +44,19 @@ func InputPath(filename, source string) (string, error) {
 	case strings.Contains(name, `\`):
 		return refuse(`has a \ in it`)
 	}
-	name = strings.TrimPrefix(name, engine.WorkDir+"/")
-	if path.IsAbs(name) {
+	name, below := strings.CutPrefix(name, engine.WorkDir+"/")
+	switch {
+	case path.IsAbs(name):
 		return refuse("is an absolute path outside " + engine.WorkDir)
+	case !below && !strings.HasPrefix(name, InputDir+"/"):
+		name = InputDir + "/" + name
 	}
-	name = strings.TrimPrefix(name, InputDir+"/")
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." || strings.TrimSpace(part) != part {
 			return refuse("has .. or blanks around a name in it")
 		}
 	}
-	clean, err := sandbox.CleanPath(path.Join(InputDir, name))
+	clean, err := sandbox.CleanPath(path.Clean(name))
 	if err != nil || clean == InputDir {
 		return refuse("is no name of a file, or is too long")
 	}

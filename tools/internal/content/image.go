@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/image/draw"
 	_ "golang.org/x/image/webp" // likewise
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 )
 
 // Models accept these sizes without trouble. Their makers' APIs refuse larger images, and that spoils the whole conversation.
@@ -26,11 +28,14 @@ const (
 	// MaxImageBytes limits an image before base64.
 	MaxImageBytes = 700 << 10
 
-	maxImageSide   = 1568     // pixels
-	maxSourceSide  = 1 << 15  // pixels of an image before it is scaled
-	maxDecodePixel = 12 << 20 // an image of more pixels is not decoded: it could be a bomb
-	strip          = 16       // rows or columns that are scaled at a time
-	maxScans       = 64       // of a JPEG: each costs as much as all its pixels, and can be nearly empty
+	// MaxPixelBytes is the memory for the pixels of an image that the server decodes itself: a request has it beside the image's data. A
+	// program in the session makes larger ones smaller.
+	MaxPixelBytes = room.Each - MaxImageSource
+
+	maxImageSide  = 1568    // pixels
+	maxSourceSide = 1 << 15 // pixels of an image before it is scaled
+	strip         = 16      // rows or columns that are scaled at a time
+	maxScans      = 64      // of a JPEG: each costs as much as all its pixels, and can be nearly empty
 )
 
 // ImageTypes are the formats that every client shows, the best first.
@@ -49,21 +54,22 @@ type Image struct {
 var ErrBadImage = errors.New("its data is not a whole image")
 
 var (
-	errTooManyPixels = errors.New("too many pixels; make it smaller to see it")
-	errTooManyScans  = errors.New("a JPEG of too many scans; save it as PNG to see it")
+	// ErrTooManyPixels reports that to decode an image would take more than MaxPixelBytes.
+	ErrTooManyPixels = errors.New("too many pixels to be shown with a run")
+	errTooManyScans  = errors.New("a JPEG of too many scans to be shown with a run")
 	errStaysLarge    = errors.New("too large even when scaled down")
 )
 
 // IsTooLarge reports whether FitImage refused an image because of its size.
 func IsTooLarge(err error) bool {
-	return errors.Is(err, errTooManyPixels) || errors.Is(err, errTooManyScans) || errors.Is(err, errStaysLarge)
+	return errors.Is(err, ErrTooManyPixels) || errors.Is(err, errTooManyScans) || errors.Is(err, errStaysLarge)
 }
 
 // PixelBytes estimates the memory that FitImage takes for an image with this beginning, beside its data: its pixels, those scaled in one
 // direction, and three copies of the result. For an image of unknown size it is an upper bound.
 func PixelBytes(head []byte) int64 {
 	config, format, err := image.DecodeConfig(bytes.NewReader(head))
-	if err != nil || config.Width <= 0 || config.Height <= 0 || config.Width > pixelLimit(config, format, head)/config.Height {
+	if err != nil || min(config.Width, config.Height) <= 0 || max(config.Width, config.Height) > maxSourceSide {
 		return math.MaxInt64 / 2
 	}
 	each := int64(4)
@@ -75,17 +81,6 @@ func PixelBytes(head []byte) int64 {
 	}
 	size := scaled(config.Width, config.Height, maxImageSide)
 	return each*int64(config.Width)*int64(config.Height) + 4*int64(size.X)*int64(config.Height) + 3*4*int64(size.X)*int64(size.Y)
-}
-
-// pixelLimit limits the pixels of an image that is decoded.
-func pixelLimit(config image.Config, format string, data []byte) int {
-	switch {
-	case max(config.Width, config.Height) > maxSourceSide:
-		return 0
-	case isDeep(config), isProgressive(format, data):
-		return maxDecodePixel / 2
-	}
-	return maxDecodePixel
 }
 
 func isDeep(config image.Config) bool {
@@ -106,17 +101,24 @@ var decoding = make(chan struct{}, 1)
 
 // FitImage returns an image within the bounds and of at most so many bytes: as it is where it fits, is upright and not only its pixels
 // are wanted, else with fewer colours or scaled down, turned as its camera says, and encoded anew. Models' makers do not all look at EXIF.
+// It takes the room for the pixels while it works.
 func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool, most int) (Image, error) {
 	config, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || "image/"+format != mime {
 		return Image{}, ErrBadImage
 	}
-	if config.Width <= 0 || config.Height <= 0 || config.Width > pixelLimit(config, format, data)/config.Height {
-		return Image{}, errTooManyPixels
+	need := PixelBytes(data)
+	if need > MaxPixelBytes {
+		return Image{}, ErrTooManyPixels
 	}
 	if format == "jpeg" && count(data, scan) > maxScans {
 		return Image{}, errTooManyScans
 	}
+	release, err := room.Take(ctx, need)
+	if err != nil {
+		return Image{}, err
+	}
+	defer release()
 	select {
 	case decoding <- struct{}{}:
 		defer func() { <-decoding }()

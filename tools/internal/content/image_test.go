@@ -40,11 +40,11 @@ func TestImagesAreFitted(t *testing.T) {
 		"small stays":          {"image/png", small, true, nil},
 		"many bytes shrink":    {"image/png", noise(1500, 1500), false, nil},
 		"many pixels shrink":   {"image/png", plain(4000, 1000), false, nil},
-		"a bomb is refused":    {"image/png", plain(20000, 20000), false, errTooManyPixels},
+		"a bomb is refused":    {"image/png", plain(20000, 20000), false, ErrTooManyPixels},
 		"not an image":         {"image/png", []byte("<script>"), false, ErrBadImage},
 		"another type than it": {"image/gif", small, false, ErrBadImage},
 		"half a small image":   {"image/png", small[:60], false, ErrBadImage},
-		"deep colours":         {"image/png", deep(3000, 3000), false, errTooManyPixels},
+		"deep colours":         {"image/png", deep(3000, 3000), false, ErrTooManyPixels},
 		"a scan too many":      {"image/jpeg", scanned(maxScans+1, 0), false, errTooManyScans},
 		"scans enough":         {"image/jpeg", scanned(maxScans, 2*maxScans), true, nil},
 		"half an image":        {"image/png", noise(1600, 100)[:5000], false, ErrBadImage},
@@ -61,9 +61,7 @@ func TestImagesAreFitted(t *testing.T) {
 			if err != nil || "image/"+format != got.MIME || config.Width > maxImageSide || config.Height > maxImageSide || len(got.Data) > MaxImageBytes {
 				t.Errorf("%d bytes of %s, %dx%d, %v", len(got.Data), got.MIME, config.Width, config.Height, err)
 			}
-			if test.same != bytes.Equal(got.Data, test.data) {
-				t.Errorf("unchanged: %v, want %v", !test.same, test.same)
-			}
+			should.Hold(t, test.same == bytes.Equal(got.Data, test.data), "unchanged: %v, want %v", !test.same, test.same)
 		})
 	}
 }
@@ -115,9 +113,8 @@ func TestAChartKeepsItsPixels(t *testing.T) {
 	data := chart()
 	got, err := FitImage(t.Context(), "image/png", data, false, len(data)/2)
 	config, format, _ := image.DecodeConfig(bytes.NewReader(got.Data))
-	if err != nil || config.Width != 800 || format != "png" || len(got.Data) > len(data)/2 {
-		t.Errorf("%d bytes of %d, %d pixels wide, %s, %v", len(got.Data), len(data), config.Width, format, err)
-	}
+	should.Hold(t, err == nil && config.Width == 800 && format == "png" && len(got.Data) <= len(data)/2,
+		"%d bytes of %d, %d pixels wide, %s, %v", len(got.Data), len(data), config.Width, format, err)
 }
 
 func TestACancelledCallDoesNotWaitForAnotherOnesImage(t *testing.T) {
@@ -154,8 +151,7 @@ func TestAPhotoIsUpright(t *testing.T) {
 				exif = order.AppendUint16(exif, 0)
 			}
 			for mime, data := range map[string][]byte{"image/jpeg": withEXIF(img, exif), "image/png": pngWithEXIF(img, exif)} {
-				got, err := FitImage(t.Context(), mime, data, false, MaxImageBytes)
-				must.OK(t, err)
+				got := must.Get(FitImage(t.Context(), mime, data, false, MaxImageBytes))(t)
 				shown, _, err := image.Decode(bytes.NewReader(got.Data))
 				must.OK(t, err)
 				size := shown.Bounds().Size()
@@ -167,9 +163,8 @@ func TestAPhotoIsUpright(t *testing.T) {
 						t.Errorf("%s, orientation %d: the grey at %d, %d is off by %d", mime, orientation, x, y, off)
 					}
 				}
-				if width > maxImageSide && bytes.Contains(got.Data, exif[:8]) {
-					t.Errorf("%s, orientation %d: its EXIF is still there", mime, orientation)
-				}
+				should.Hold(t, width <= maxImageSide || !bytes.Contains(got.Data, exif[:8]),
+					"%s, orientation %d: its EXIF is still there", mime, orientation)
 			}
 		}
 	}

@@ -14,7 +14,12 @@ import (
 var mimeTypes = map[string]string{
 	".bmp":     "image/bmp",
 	".csv":     "text/csv",
+	".arrow":   "application/vnd.apache.arrow.file",
+	".db":      "application/vnd.sqlite3",
 	".docx":    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	".duckdb":  "application/vnd.duckdb",
+	".eml":     Letter,
+	".feather": "application/vnd.apache.arrow.file",
 	".geojson": "application/geo+json",
 	".gz":      "application/gzip",
 	".ipynb":   Notebook,
@@ -23,6 +28,7 @@ var mimeTypes = map[string]string{
 	".md":      "text/markdown",
 	".mp3":     "audio/mpeg",
 	".mp4":     "video/mp4",
+	".msg":     "application/vnd.ms-outlook",
 	".npy":     "application/x-npy",
 	".odp":     "application/vnd.oasis.opendocument.presentation",
 	".ods":     "application/vnd.oasis.opendocument.spreadsheet",
@@ -43,8 +49,22 @@ var mimeTypes = map[string]string{
 	".zip":     "application/zip",
 }
 
-// Notebook is the type of Jupyter's notebooks: text that contains other text.
-const Notebook = "application/x-ipynb+json"
+// The types of texts that contain other text: Jupyter's notebooks, and letters as they are sent.
+const (
+	Notebook = "application/x-ipynb+json"
+	Letter   = "message/rfc822"
+)
+
+// IsDocument reports whether people read the text of a file of a type, and not the file: office documents, PDFs, books, letters, and
+// files of data, whose first rows they look at.
+func IsDocument(mime string) bool {
+	switch mime {
+	case "application/pdf", "application/epub+zip", "application/vnd.ms-excel", "application/x-ole-storage", Letter,
+		mimeTypes[".msg"], mimeTypes[".parquet"], mimeTypes[".arrow"], mimeTypes[".duckdb"], mimeTypes[".sqlite"]:
+		return true
+	}
+	return strings.HasPrefix(mime, "application/vnd.openxmlformats-officedocument.") || strings.HasPrefix(mime, "application/vnd.oasis.opendocument.")
+}
 
 // TypeByName is a file's MIME type by its name, without parameters.
 func TypeByName(name string) string {
@@ -109,7 +129,7 @@ func (d Detected) allows(byName string, head []byte) bool {
 	case d.MIME == "application/zip":
 		return containsZip[byName]
 	case d.MIME == "application/x-ole-storage":
-		return byName == mimeTypes[".xls"]
+		return byName == mimeTypes[".xls"] || byName == mimeTypes[".msg"]
 	case d.MIME == "application/octet-stream":
 		// If the content would show this type and did not, the name is wrong.
 		return mimetype.Lookup(byName) == nil
@@ -123,7 +143,7 @@ func looksLikeText(mime string) bool {
 		return true
 	}
 	switch mime {
-	case "application/jsonl", "application/yaml", "application/javascript", "application/sql", "application/toml", "application/x-sh":
+	case Letter, "application/jsonl", "application/yaml", "application/javascript", "application/sql", "application/toml", "application/x-sh":
 		return true
 	}
 	return false

@@ -215,6 +215,16 @@ var changes = []rule{
 		"Bokeh 3 has `legend_label=` (or `legend_field=`) for `legend=`."),
 	refusal("", `TypeError: 'KeysViewHDF5' object is not subscriptable`,
 		"h5py 3 has views here: write `list(f.keys())`."),
+	refusal("", `InvalidInputException: Invalid Input Error: Map keys must be unique`,
+		"A MAP has each key once: group by the key before, as in `select map(list(k), list(n)) from (select k, sum(n) n from t group by k)`."),
+	refusal("polars", `ComputeError: (?:parquet: File out of specification: LogicalType union has no variant set|datatype ext\[\S*\] cannot be written)`,
+		"polars has no GEOMETRY and VARIANT: let DuckDB write text of them, as in `duckdb.sql(\"select g::VARCHAR g from 'a.parquet'\").pl()`."),
+	refusal("", `ArrowInvalid: Value \d+ has non-zero nanoseconds`,
+		"datetime.time has no nanoseconds: keep Arrow's types, by `table.to_pandas(types_mapper=pd.ArrowDtype)` or `pd.read_parquet(path, dtype_backend=\"pyarrow\")`."),
+	refusal("", `(?:NoSuchModuleError: Can't load plugin: sqlalchemy\.dialects:duckdb|ProgrammingError: [^\n]*"pg_catalog\.pg_collation" not found)`,
+		"DuckDB needs no SQLAlchemy: write `duckdb.connect(path).sql(query).df()`. Its dialect, duckdb-engine, reads no schemas under SQLAlchemy 2.1."),
+	refusal("", `PatsyError: [^\x00]*Error converting data to categorical: observation with value`,
+		"The model was fitted without that level: predict without its rows, or fit it again with some."),
 	refusal("yaml", `TypeError: load\(\) missing 1 required positional argument: 'Loader'`,
 		"PyYAML 6 wants a loader: write `yaml.safe_load(text)`."),
 }
@@ -224,7 +234,7 @@ var changes = []rule{
 func refusal(library, message, say string) rule {
 	pattern := `\A(?:` + message + `)`
 	if library != "" {
-		pattern += `[^\x00]*\n(?:  File "[^"\n]*/` + library + `/|\(` + library + ` )`
+		pattern += `[^\x00]*\n(?:  \S[^\n]*/` + library + `/|\(` + library + ` )`
 	}
 	return rule{re(pattern), true, func(stumble, []string) string { return say }}
 }

@@ -35,8 +35,14 @@ type Capabilities struct {
 	CodeSQL bool
 	// FetchURLs reports that upload_file fetches addresses.
 	FetchURLs bool
+	// Denied returns the host with its port, and the rule, of a run's last request that the proxy refused, or nothing. Nil: that is not known.
+	Denied func(session, run string) (address, rule string)
+	// Beside reports whether a language's container holds another language. Nil: none does.
+	Beside func(of, other sandbox.Language) bool
 	// Tool reports whether a tool exists. Nil: there is none.
 	Tool func(name string) bool
+	// HostPath says how code gets at a file of the user's machine; empty: the path is of none. Nil: nothing may be said of it.
+	HostPath func(path string) string
 	// MemoryLimit is that of one of the session's containers, and TmpLimit that of its /tmp, as text. Empty: not known.
 	MemoryLimit, TmpLimit string
 	// MostMemoryMB is the most memory of another session, in MiB. 0: no more than this one.
@@ -68,10 +74,7 @@ func (c Capabilities) For(res *sandbox.Result, find func(path string) string) st
 	if res.Status != sandbox.Completed && res.Status != sandbox.Failed {
 		return ""
 	}
-	if isSilent(res) {
-		return silent(res.Language)
-	}
-	s := stumble{Capabilities: c, language: res.Language, find: find}
+	s := stumble{Capabilities: c, language: res.Language, session: res.SessionID, run: res.RunID, find: find}
 	printed := end(res.Stderr, stderrBytes) + "\n" + end(res.Stdout, stdoutBytes)
 	var raised string
 	if e := res.Error; e != nil {
@@ -107,8 +110,9 @@ func (c Capabilities) For(res *sandbox.Result, find func(path string) string) st
 // stumble is the input of a rule's hint.
 type stumble struct {
 	Capabilities
-	language sandbox.Language
-	find     func(path string) string
+	language     sandbox.Language
+	session, run string
+	find         func(path string) string
 	// quotes: the words come from the error of the code itself. Printed text may be anybody's, so no name is taken from it.
 	quotes bool
 	text   string // all the words that are looked at
@@ -133,20 +137,3 @@ func end(stream sandbox.Stream, most int) string {
 }
 
 func last(s string, most int) string { return s[text.Edge(s, max(0, len(s)-most)):] }
-
-// isSilent reports whether the answer would say only that the run is over.
-func isSilent(res *sandbox.Result) bool {
-	return res.Status == sandbox.Completed && res.Value == nil && res.Stdout.Bytes == 0 && res.Stdout.Head == "" &&
-		res.Stderr.Bytes == 0 && res.Stderr.Head == "" && res.DisplaysTotal == 0 && len(res.Displays) == 0 &&
-		res.ArtifactsTotal == 0 && len(res.Artifacts) == 0 && len(res.GoesOn) == 0 && len(res.Background) == 0 && len(res.Notes) == 0
-}
-
-func silent(language sandbox.Language) string {
-	switch language {
-	case sandbox.Bash:
-		return "" // as a terminal says it
-	case sandbox.JavaScript:
-		return "No output. console.log() shows a value, and so does a last expression that is not undefined."
-	}
-	return "No output. print() shows a value, and so does a last expression that is not None."
-}

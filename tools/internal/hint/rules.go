@@ -5,6 +5,8 @@ package hint
 import (
 	"cmp"
 	"fmt"
+	"net"
+	"net/netip"
 	"path"
 	"regexp"
 	"strings"
@@ -32,7 +34,7 @@ var rules = append(changes, []rule{
 		return s.missing(cmp.Or(found[1], found[2]))
 	}},
 	{re(`Cannot find (?:module|package) '((?:@[\w.-]{1,40}/)?[\w.-]{1,40})((?:/[\w.-]{1,20}){0,3})'`), false, stumble.nodeModule},
-	{re(`command '[\w./+-]*(?:gcc|cc|g\+\+|c\+\+)' failed: No such file|Unable to find a compiler|gyp ERR! (?:find Python|stack Error: not found: make)|` + noCommand(`((?:g?cc|g\+\+|c\+\+|make))`)), false, stumble.compiler},
+	{re(`command '[\w./+-]*(?:gcc|cc|g\+\+|c\+\+)' failed: No such file|Unable to find a compiler|gyp ERR! (?:find Python|stack Error: not found: make)|` + noCommand(`(?:g?cc|g\+\+|c\+\+)`)), false, stumble.compiler},
 	{re(`(?s)Looking in indexes: ([^\n]*).*\(from versions: |\(from versions: .*Looking in indexes: ([^\n]*)|npm (?:error|ERR!)[^\n]* request to (https?://[\w.-]+)[^\n]* failed`), false, stumble.foreignIndex},
 	{re(`No matching distribution found for|Could not find a version that satisfies|after connection broken by .*: /simple/|npm (?:error|ERR!) code E(?:\d+|AI_AGAIN|NOTFOUND|CONN\w+|NOTCACHED|TARGET|ROFS)`), false, stumble.install},
 	{re(`'pip3?', 'install'|not appear to be a conda environment|Command failed: npm (?:i|install|add)\b`), false, func(s stumble, _ []string) string {
@@ -62,18 +64,40 @@ var rules = append(changes, []rule{
 		return "That data set is on the internet, which code does not reach (--network none). sklearn.datasets.load_* and plotly.express.data (iris, tips, gapminder) come with their packages."
 	}},
 	{re(`(?s)^KeyError: '([A-Z][A-Z0-9_]{1,30}_(?:KEY|TOKEN))'.*\benviron\b|\bset the .?([A-Z][A-Z0-9_]{1,30}_KEY)\b|Could not resolve authentication method|No API key was provided`), true, stumble.key},
-	{re(`(?:Kaleido|and later) requires (?:Google )?Chrome|requires the Kaleido package`), false, func(stumble, []string) string {
-		return "There is no browser here: common charts are drawn without one, as PNG alone, and fig.show() or write_html() keeps any figure as a page in output/."
+	{re(`(?:Kaleido|and later) requires (?:Google )?Chrome|requires the Kaleido package|ChromeNotFoundError|There is no browser in this image`), false, func(stumble, []string) string {
+		return "This image has no browser to save that picture by: save the page (write_html, save, as_raw_html). The standard image has one."
+	}},
+	{re(`EPS export is no longer supported`), false, func(stumble, []string) string {
+		return "Plotly saves png, jpg, webp, svg and pdf here; `pdftops -eps f.pdf f.eps` makes EPS of a PDF."
+	}},
+	{re(`No module named 'selenium'|Neither Selenium nor Playwright|NoSuchDriverException|Unable to obtain driver for chrome`), false, func(stumble, []string) string {
+		return "There is no WebDriver here: a page that code shows, or saves in output/, comes back as a picture; read_artifact with as: image or pdf draws any HTML file."
+	}},
+	refusal("shapely", `TypeError: Expected bytes or string, got (?:bytearray|int)`,
+		"DuckDB gives a GEOMETRY as bytearray: write `shapely.from_wkb(df[\"g\"].map(bytes))`."),
+	refusal("ibis", `AttributeError: '_duckdb\.DuckDBPyConnection' object has no attribute 'fetch_arrow_table'`,
+		"ibis 12 is for DuckDB 1: before it, write `duckdb.DuckDBPyConnection.fetch_arrow_table = duckdb.DuckDBPyConnection.to_arrow_table`."),
+	refusal("", `RuntimeError: Event loop is closed[^\x00]*\.read(?:line)?\(`,
+		"What %%bash --bg prints is gone soon: let the script write to a file, as in `cmd > out.txt 2>&1`, and read that."),
+	{re(`Object of type timedelta is not JSON serializable`), false, func(s stumble, _ []string) string {
+		if !strings.Contains(s.text, "/plotly/") && !strings.Contains(s.text, "this Figure is shown") {
+			return ""
+		}
+		return "plotly draws no durations: plot numbers, as by `df[\"t\"].dt.total_seconds() / 3600`."
+	}},
+	{re(`Invalid requirement: 'version = 1'|Invalid pylock file`), false, func(stumble, []string) string {
+		return "A lock of uv's is for uv: `uv export --script FILE.py -o requirements.txt` (without --script for a project) writes what pip reads."
 	}},
 	// Commands.
 	{re(noCommand(`(uvx?|conda|mamba|micromamba|poetry|pipenv|pdm|pipx|rye|hatch)`)), false, func(s stumble, found []string) string {
-		return s.installer(sandbox.Python, "%pip install", found)
+		return s.installer(sandbox.Python, "pip install", found)
 	}},
 	{re(noCommand(`(yarn|pnpm|bun)`)), false, func(s stumble, found []string) string {
 		return s.installer(sandbox.JavaScript, "npm install", found)
 	}},
+	{re(noCommand(`(wget|make)`)), false, func(s stumble, found []string) string { return s.inPlace(cmp.Or(found[1:]...)) }},
 	{re(`E(?:rror)?: (?:Could not open lock file|Unable to acquire the dpkg|Unable to locate package|List directory)|` + noCommand(`(?:sudo|su|apt|apt-get|aptitude|yum|dnf|apk|brew|snap|pacman)`)), false, stumble.system},
-	{re(noCommand(`(?:wget|curl|git|ping|nslookup|dig|ssh|scp)`)), false, func(s stumble, _ []string) string {
+	{re(noCommand(`(?:curl|git|ping|nslookup|dig|ssh|scp)`)), false, func(s stumble, _ []string) string {
 		return "That command is not in this image. " + s.network("")
 	}},
 	{re(noCommand(`(?:node|npm|npx)`)), false, func(s stumble, _ []string) string { return s.otherLanguage(sandbox.JavaScript) }},
@@ -90,6 +114,9 @@ var rules = append(changes, []rule{
 	{re(tunnel(`50\d`)), false, func(stumble, []string) string {
 		return "The server may reach that host, and could not: check its name, and try again later."
 	}},
+	{re(`fetch failed[^\x00]*Error: bad port`), false, func(stumble, []string) string {
+		return "fetch refuses some ports, such as 6000 and 6667, wherever they are: use another port, or http.get of node:http."
+	}},
 	{re(`Failed to resolve '|EAI_AGAIN|ENOTFOUND|Could not resolve host|gaierror|name resolution|Name or service not known|Network is unreachable|ENETUNREACH|\[Errno 101\]|` +
 		`ConnectError: All connection attempts failed|curl: \([567]\)|\bfetch failed\b`), false, stumble.unreached},
 	// Files.
@@ -97,11 +124,16 @@ var rules = append(changes, []rule{
 		if s.TmpLimit == "" {
 			return ""
 		}
-		return "A place is full: /tmp holds " + s.TmpLimit + " (--tmp-size); " + engine.WorkDir + " holds more, and keeps it, unless the disk under it is full (`df -h` tells)."
+		return "A place is full: /tmp holds " + s.TmpLimit + "; " + engine.WorkDir + " holds more, and keeps it, unless the disk under it is full (`df -h` tells)."
 	}},
 	{re(`(?m)\[Errno 30\][^\n]*?(?:: '(/[\w./-]{0,60})')?$|EROFS: read-only file system(?:, \w+ '(/[\w./-]{0,60})')?|Read-only file system`), false, stumble.readOnly},
-	{re(`(?:\[Errno 13\] Permission denied: |EACCES: permission denied, \w+ )'(/[\w./-]{0,60})'`), true, stumble.readOnly},
-	{re(`(?m)^\w+: cannot [\w ]+ '(/(?:usr|etc|root|home|opt|var|bin|lib)[\w./-]{0,60})': Permission denied`), false, stumble.readOnly},
+	{re(`(?:\[Errno 13\] Permission denied: |EACCES: permission denied, (\w+) )'(/[\w./-]{0,60})'`), true, func(s stumble, found []string) string {
+		if found[1] == "" && !writes().MatchString(s.text) || found[1] == "open" && !writes().MatchString(s.text) || found[1] == "scandir" {
+			return "" // it was read
+		}
+		return s.readOnly(found[1:])
+	}},
+	{re(`(?m)^\w+: cannot (?:create|touch|remove|move|make|change|overwrite)[\w ]* '(/(?:usr|etc|root|home|opt|var|bin|lib)[\w./-]{0,60})': Permission denied`), false, stumble.readOnly},
 	{re(`No such file or directory[^\n]*'(?:/Users/|/home/|/mnt/user-data|(?:/mnt/data/|\./)?uploads?['/]|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|/root/|~/|[A-Za-z]:[\\/])|ENOENT: [^\n]* '(?:/Users/|/home/|/mnt/user-data|(?:/mnt/data/|\./)?uploads?['/]|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|~/|[A-Za-z]:[\\/])`), true, func(s stumble, _ []string) string {
 		return s.files()
 	}},
@@ -142,7 +174,7 @@ func tunnel(status string) string {
 // noCommand matches how shells and both languages tell that there is no such command.
 func noCommand(name string) string {
 	return `(?:/bin/)?(?:ba|da)?sh: (?:line )?\d+: ` + name + `: (?:command )?not found|` +
-		`No such file or directory: '` + name + `'\n(?:[^\x00]*\n)?  File "[^\n]*subprocess\.py"|` +
+		`No such file or directory: '` + name + `'\n(?:[^\x00]*\n)?  (?:\S* \.\.\. )?File "[^\n]*subprocess\.py"|` +
 		`spawn(?:Sync)? ` + name + ` ENOENT`
 }
 
@@ -184,14 +216,33 @@ func (s stumble) foreignIndex(found []string) string {
 
 // installer is for a missing installer of a language that offers another one.
 func (s stumble) installer(language sandbox.Language, command string, found []string) string {
-	if s.language != language {
+	if s.language != language && !s.hasBeside(language) {
 		return s.otherLanguage(language)
 	}
 	name := cmp.Or(found[1:]...) // one of the rule's
 	if !s.installs() {
 		return name + " is not in this image, and packages cannot be installed here (--packages off)."
 	}
+	if s.language == sandbox.Python {
+		command = strings.Replace(command, "pip", "%pip", 1)
+	}
 	return name + " is not in this image: `" + command + "` installs packages" + s.ifTool("install_packages", ", and so does install_packages") + "."
+}
+
+// hasBeside reports whether a language is in the container of the run's.
+func (s stumble) hasBeside(language sandbox.Language) bool {
+	return s.Beside != nil && s.Beside(s.language, language)
+}
+
+// inPlace names what does the work of a command that is not in the image.
+func (s stumble) inPlace(command string) string {
+	if command == "wget" && s.Network != Open && s.Network != Allowlist {
+		return s.network("")
+	}
+	return command + " is not in this image: " + map[string]string{
+		"wget": "`curl -LO URL` fetches a file",
+		"make": "run the lines of the Makefile with bash",
+	}[command] + "."
 }
 
 func (s stumble) installs() bool { return s.Packages == On || s.Packages == Listed }
@@ -296,15 +347,12 @@ func (s stumble) network(host string) string {
 	case Allowlist:
 		return "By HTTP and HTTPS, through the proxy that HTTPS_PROXY names, code reaches " + s.hosts() + " (--allow-domain)."
 	}
-	const off = "Code has no network here (--network none)"
+	const off = "No network (--network none)"
 	if s.installs() && indexes[host] {
-		if host == "files.pythonhosted.org" {
-			return off + ", but installs packages by name: a lock with addresses of files has to go without them (uv pip compile, pip freeze)."
-		}
 		return off + ", but installs packages: " + s.installing("NAME") + "."
 	}
-	hint := off + "; the user can allow HTTP(S): --network allowlist --allow-domain " + cmp.Or(host, "HOST")
-	if more := "; upload_file with url brings a public file in"; s.FetchURLs && s.has("upload_file") && len(hint)+len(more) < maxLength {
+	hint := off + "; the user can set --network allowlist --allow-domain " + cmp.Or(host, "HOST")
+	if more := "; upload_file fetches a url"; s.FetchURLs && s.has("upload_file") && len(hint)+len(more) < maxLength {
 		hint += more
 	}
 	return hint + "."
@@ -404,19 +452,34 @@ func (s stumble) hosts() string {
 
 // refused is for a host that the server's proxy did not connect to.
 func (s stumble) refused(found []string) string {
-	asked := s.host()
+	asked, port, rule := s.denied()
+	asked = cmp.Or(asked, s.host())
 	host := s.name(found[1], cmp.Or(asked, "That host"))
-	switch s.Network {
-	case Open:
+	switch {
+	case rule == "address_denied":
+		return host + " has a private or local address (address_denied), whatever is allowed by name; the user can add --allow-private " + cmp.Or(asked, "HOST") + ":" + cmp.Or(port, "PORT") + "."
+	case s.Network == Open:
 		return host + " is not reached: code reaches public hosts on the web's ports, and no private address (--network open)."
-	case Allowlist:
-		add := "the user can add it (--allow-domain)"
-		if asked != "" {
-			add = "the user can add --allow-domain " + asked
-		}
-		return host + " is not allowed: code reaches " + s.hosts() + "; " + add + "."
+	case s.Network != Allowlist:
+		return s.network(asked)
+	case rule != "" && rule != "host_denied":
+		return "The server refused the request to " + host + " (" + rule + ")."
 	}
-	return s.network(asked)
+	return host + " is not allowed: code reaches " + s.hosts() + "; the user can add --allow-domain " + cmp.Or(asked, "HOST") + "."
+}
+
+// denied returns the host, its port and the rule of the run's last request that the proxy refused; empty: it is not known, or may not be
+// quoted.
+func (s stumble) denied() (host, port, rule string) {
+	if s.Denied == nil {
+		return "", "", ""
+	}
+	address, rule := s.Denied(s.session, s.run)
+	host, port, _ = net.SplitHostPort(address)
+	if _, err := netip.ParseAddr(host); err != nil && !hostName().MatchString(host) {
+		host, port = "", ""
+	}
+	return host, port, rule
 }
 
 // unreached is for a host that did not resolve, or that code tried to reach without the proxy.
@@ -468,18 +531,26 @@ var named = regexp.MustCompile(`'([^'\n]+)'|"([^"\n]+)"|([^\s:,'"]+\.\w+)`)
 var sessionFile = regex.Late(`^(?:[\pL\pM\pN._-]+/)*[\pL\pM\pN ._()+,@&-]{1,100}$`)
 
 // writes matches calls that write files, as tracebacks show them: the missing part may be the folder.
-var writes = regex.Late(`\b(?:(?:save|write|copy|move|rename|mkdir)\w*|to_[a-z]\w*|imwrite|dump|toFile|createWriteStream)\s*\(|` +
+var writes = regex.Late(`\b(?:(?:save|write|copy|move|rename|mkdir|makedirs|touch)\w*|to_[a-z]\w*|imwrite|dump|toFile|createWriteStream)\s*\(|` +
 	`\bopen\((?:[^\n]*,)?\s*(?:mode\s*=\s*)?['"][wax][bt+]{0,2}['"]`)
 
 // elsewhere is for a path that leads nowhere while a file of the session carries its name.
 func (s stumble) elsewhere(found []string) string {
-	if s.find == nil || strings.Contains(found[0], "bad interpreter") {
+	if strings.Contains(found[0], "bad interpreter") {
 		return ""
 	}
 	const most = 3 // each is sought
 	for _, name := range named.FindAllStringSubmatch(found[0], most) {
 		asked := cmp.Or(name[1:]...)
-		file := s.find(asked)
+		file := ""
+		if s.find != nil {
+			file = s.find(asked)
+		}
+		if file == "" && s.HostPath != nil {
+			if hint := s.HostPath(asked); hint != "" {
+				return hint
+			}
+		}
 		if file == "" || !sessionFile().MatchString(file) || strings.TrimPrefix(path.Clean(asked), engine.WorkDir+"/") == file {
 			continue
 		}

@@ -20,6 +20,7 @@ type client struct {
 	textImages  bool // an image would reach the model as base64 text
 	smallImages bool // it may, and costs less then
 	showsMeta   bool // _meta reaches the model
+	wrapsMeta   bool // a text with _meta reaches the model as JSON of both
 	opensLinks  bool // it lets its user open a resource link
 	// patience is how long it waits for an answer over stdio.
 	patience time.Duration
@@ -42,6 +43,7 @@ var clients = []client{
 	{name: "ai-sdk", textImages: true},
 	{name: "genai", textImages: true, showsMeta: true},
 	{name: "google-adk", textImages: true, showsMeta: true, patience: 5 * time.Second},
+	{name: "@langchain/mcp-adapters", wrapsMeta: true},
 	{name: "mastra", textImages: true, showsMeta: true},
 	{name: "mcpclienttool", textImages: true}, // n8n's node for agents; its node for workflows makes files of images
 	{name: "visual studio code", opensLinks: true},
@@ -71,6 +73,9 @@ func FaultFields(ctx context.Context, f *fault.Error) map[string]any {
 	}
 	return fields
 }
+
+// TakesMeta reports whether the client of a call is given _meta.
+func TakesMeta(ctx context.Context) bool { return !clientOf(ctx).wrapsMeta }
 
 // Patience returns how long the client of a call waits for an answer; zero: not known.
 func Patience(ctx context.Context) time.Duration {

@@ -72,13 +72,13 @@ func (r *Renderer) renderDisplays(ctx context.Context, res *sandbox.Result) ([]m
 			if len(images) == maxImages {
 				line += " (not attached: an answer has at most " + fmt.Sprint(maxImages) + " images)"
 			} else if fitted, err := r.fitShown(ctx, mime, data); err != nil {
-				line += " (not attached: " + err.Error() + ")"
+				line += " (not attached: " + whyUnfit(display, err) + ")"
 			} else {
 				images = append(images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.Data), fitted.MIME))
 			}
 		}
 		if _, data := pick(display); data == nil && attached && content.IsImage(display.Path) {
-			line += " (not attached: " + whyNoData(display) + ")"
+			line += " (not attached: its data are not held here" + readToSee + ")" // most often it belongs to an earlier run
 		}
 		if line != "" {
 			b.WriteString(line + "\n")
@@ -93,27 +93,22 @@ func (r *Renderer) renderDisplays(ctx context.Context, res *sandbox.Result) ([]m
 // encodedRoom is the memory for each byte of an image in an answer: the byte, its base64, and a line of JSON that grew.
 const encodedRoom = 6
 
-// fitShown is FitImage with room for the pixels, and then for the answer.
+// fitShown is FitImage with room for the answer.
 func (r *Renderer) fitShown(ctx context.Context, mime string, data []byte) (fitted content.Image, err error) {
-	release, err := room.Take(ctx, content.PixelBytes(data))
-	if err != nil {
-		return fitted, err
-	}
-	fitted, err = r.FitImage(ctx, mime, data)
-	release()
-	if err == nil {
+	if fitted, err = r.FitImage(ctx, mime, data); err == nil {
 		_, err = room.Take(ctx, encodedRoom*int64(len(fitted.Data)))
 	}
 	return fitted, err
 }
 
-// whyNoData explains why an image is shown as a path only, and how to see it. Most often it belongs to an earlier run; those images are
-// released when the next run begins.
-func whyNoData(display sandbox.Display) string {
-	if display.SizeBytes > content.MaxImageSource {
-		return "too large; make it smaller to see it"
+const readToSee = "; read_artifact with this path shows it"
+
+// whyUnfit explains why an image is not attached, and how to see it.
+func whyUnfit(display sandbox.Display, err error) string {
+	if content.IsTooLarge(err) && display.Path != "" {
+		return err.Error() + readToSee
 	}
-	return "its data are not held here; read_artifact with this path shows it"
+	return err.Error()
 }
 
 // pick returns the representation that is attached as an image, or nil.

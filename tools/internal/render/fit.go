@@ -9,7 +9,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -94,11 +93,6 @@ func (r *Renderer) smaller(ctx context.Context, c mcp.Content, most int) mcp.Con
 	if err != nil {
 		return nil
 	}
-	release, err := room.Take(ctx, content.PixelBytes(data))
-	if err != nil {
-		return nil
-	}
-	defer release()
 	fitted, err := content.FitImage(ctx, img.MIMEType, data, r.Secrets.In(data), most/4*3)
 	if err != nil {
 		return nil
@@ -161,7 +155,8 @@ func shortenedStream(s sandbox.Stream, limit int) sandbox.Stream {
 		middle := text.Edge(s.Head, len(s.Head)/2)
 		first, last = s.Head[:middle], s.Head[middle:]
 	}
-	kept, from := text.Edge(first, min(limit/2, len(first))), text.Edge(last, max(len(last)-limit/2, 0))
+	half := min(limit/2, len(last))
+	kept, from := text.Edge(first, min(limit-half, len(first))), text.Edge(last, len(last)-half)
 	left := first[kept:] + last[:from]
 	s.Head, s.Tail = first[:kept], last[from:]
 	s.OmittedBytes += int64(len(left))

@@ -59,9 +59,7 @@ func TestNoAnswerOfARunIsOverAMegabyte(t *testing.T) {
 			} else if n < 200_000 && len(res.Stdout.Head) > 1 {
 				t.Errorf("%s, structured %v: only %d bytes are left", name, structured, n)
 			}
-			if res.Stdout != before.Stdout || res.Value != before.Value {
-				t.Errorf("%s: the result itself was changed", name)
-			}
+			should.Hold(t, res.Stdout == before.Stdout && res.Value == before.Value, "%s: the result itself was changed", name)
 		}
 	}
 }
@@ -73,13 +71,10 @@ func TestWhatIsCutToFitIsCounted(t *testing.T) {
 		t.Errorf("%d bytes are kept of %d, and %d are said to be left out", len(s.Head)+len(s.Tail), len(whole.Head), s.OmittedBytes)
 	}
 	should.Equal(t, int64(strings.Count(s.Head+s.Tail, "\n"))+s.OmittedLines, 1000, "lines of 1000")
-	if strings.ToValidUTF8(s.Head+s.Tail, "") != s.Head+s.Tail {
-		t.Errorf("half a character is left: %q", s.Head+s.Tail)
-	}
+	should.Hold(t, strings.ToValidUTF8(s.Head+s.Tail, "") == s.Head+s.Tail, "half a character is left: %q", s.Head+s.Tail)
 	again := shortenedStream(s, 50)
-	if got := int64(len(again.Head)+len(again.Tail)) + again.OmittedBytes; got != int64(len(whole.Head)) {
-		t.Errorf("cut again, it has %d bytes of %d", got, len(whole.Head))
-	}
+	got := int64(len(again.Head)+len(again.Tail)) + again.OmittedBytes
+	should.Hold(t, got == int64(len(whole.Head)), "cut again, it has %d bytes of %d", got, len(whole.Head))
 }
 
 // named is a client that says what it is called.
@@ -125,9 +120,8 @@ func TestImagesComeWhereTheyAreWanted(t *testing.T) {
 		}
 		file := &Answer{Content: []mcp.Content{mcp.NewTextContent("[a.png]"), mcp.NewImageContent("aaaa", "image/png")}}
 		last, isNote := r.Finish(ctx, file).Content[1].(mcp.TextContent)
-		if isNote != (test.images == 0) || isNote && !strings.HasPrefix(last.Text, "Note: the image is left out") {
-			t.Errorf("%+v: of a file that is read: %+v", test, file.Content)
-		}
+		should.Hold(t, isNote == (test.images == 0) && (!isNote || strings.HasPrefix(last.Text, "Note: the image is left out")),
+			"%+v: of a file that is read: %+v", test, file.Content)
 	}
 }
 
@@ -163,9 +157,8 @@ func TestAnAnswerIsNoLongerThanAnEventMayBe(t *testing.T) {
 		"a sound":          {[]mcp.Content{mcp.NewAudioContent(strings.Repeat("aaaa", 200_000), "audio/wav"), img(dot)}, 0, 1},
 	} {
 		a := newRenderer(t).Finish(event, &Answer{Content: append([]mcp.Content{mcp.NewTextContent("first")}, test.parts...)})
-		if n := jsonBytes(a.Content); n > streamBytes+1000 || a.Content[0].(mcp.TextContent).Text != "first" {
-			t.Errorf("%s: %d bytes", name, n)
-		}
+		n := jsonBytes(a.Content)
+		should.Hold(t, n <= streamBytes+1000 && a.Content[0].(mcp.TextContent).Text == "first", "%s: %d bytes", name, n)
 		images := slices.DeleteFunc(slices.Clone(a.Content), func(c mcp.Content) bool { return encoded(c) == "" })
 		given := slices.DeleteFunc(slices.Clone(test.parts), func(c mcp.Content) bool { return encoded(c) == "" })
 		whole := 0
@@ -183,9 +176,8 @@ func TestWhatMayBecomeTextHasAThirdOfItsBytes(t *testing.T) {
 	data := noise(400)
 	for client, most := range map[string]int{"mcp": len(data) / 3, "mcp-use": len(data)} {
 		got, err := newRenderer(t).FitImage(from(t, client), "image/png", data)
-		if err != nil || len(got.Data) > most || client != "mcp" && !bytes.Equal(got.Data, data) {
-			t.Errorf("%d bytes of %d for %s: %v", len(got.Data), len(data), client, err)
-		}
+		should.Hold(t, err == nil && len(got.Data) <= most && (client == "mcp" || bytes.Equal(got.Data, data)),
+			"%d bytes of %d for %s: %v", len(got.Data), len(data), client, err)
 	}
 }
 
@@ -193,9 +185,8 @@ func TestAModelReadsTheWordsOfAnErrorOnce(t *testing.T) {
 	f := fault.New(fault.NotFound, "Look there.", "No such file.").With("limit", 3)
 	for client, words := range map[string]bool{"google-adk": false, "cline": false, "mcp": true, "": true} {
 		fields := FaultFields(from(t, client), f)
-		if _, has := fields["message"]; has != words || fields["code"] != fault.NotFound || fields["limit"] != 3 {
-			t.Errorf("%q has %v", client, fields)
-		}
+		_, has := fields["message"]
+		should.Hold(t, has == words && fields["code"] == fault.NotFound && fields["limit"] == 3, "%q has %v", client, fields)
 	}
 }
 
@@ -212,7 +203,7 @@ func TestAnAnswerFitsTheClientThatAsks(t *testing.T) {
 		for client, most := range map[string]int{
 			"": 0, "somebody": 0, "claude-code": 0, "@cline/core": 8_000, "codex-mcp-client": 12_000, "github-copilot-developer": 20_500, "qwen-cli-mcp-client-sandbox": 27_000,
 		} {
-			m := sandbox.NewManager(sandbox.Config{OutputBytes: 16_000})
+			m := sandbox.NewManager(sandbox.DefaultConfig())
 			defer m.Close(t.Context())
 			r := &Renderer{Manager: m, Logger: slog.New(slog.DiscardHandler)}
 			ctx := from(t, client)
@@ -223,9 +214,8 @@ func TestAnAnswerFitsTheClientThatAsks(t *testing.T) {
 			} else if len(text) < 3_000 {
 				t.Errorf("%s for %q: only %d bytes are left", name, client, len(text))
 			}
-			if strings.Count(text, "begin ") != strings.Count(text, " end") || !strings.Contains(text, "begin ") {
-				t.Errorf("%s for %q: an end of a text is missing:\n%.300s", name, client, text)
-			}
+			should.Hold(t, strings.Count(text, "begin ") == strings.Count(text, " end") && strings.Contains(text, "begin "),
+				"%s for %q: an end of a text is missing:\n%.300s", name, client, text)
 		}
 	}
 }

@@ -75,18 +75,28 @@ func (f RunFields) Meta() any {
 type part struct {
 	heading string // empty: of the text printed to stdout
 	text    sandbox.Stream
+	more    bool // is left out than the stream counts
 }
 
 // partsOf returns the texts of a run.
 func partsOf(res *sandbox.Result) []part {
-	list := []part{{"", res.Stdout}, {"stderr", res.Stderr}}
+	list := []part{{text: res.Stdout}, {heading: "stderr", text: res.Stderr}}
 	if res.Error != nil {
-		list = append(list, part{"traceback", sandbox.Stream{Head: res.Error.Traceback}})
+		list = append(list, partOf("traceback", res.Error.Traceback, res.ErrorLeft))
 	}
 	if res.Value != nil {
-		list = append(list, part{"result", sandbox.Stream{Head: *res.Value}})
+		list = append(list, partOf("result", *res.Value, res.ValueLeft))
 	}
 	return list
+}
+
+// partOf returns a text with what its kernel left out.
+func partOf(heading, text string, left *sandbox.Left) part {
+	if left == nil {
+		return part{heading: heading, text: sandbox.Stream{Head: text}}
+	}
+	head, tail, _ := strings.Cut(strings.TrimSuffix(text, "…"), left.LeftMark())
+	return part{heading, sandbox.Stream{Head: head, Tail: tail, OmittedBytes: left.Bytes, OmittedLines: left.Lines}, left.More}
 }
 
 // Run renders a run's result for a model as a terminal would show it: a status line, the output, the value, the files; images behind it.
@@ -118,8 +128,12 @@ func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown, hint st
 	var whole []string
 	for _, p := range parts {
 		p.text = shortenedStream(p.text, each)
-		texts[p.heading] = r.renderStream(p.text)
-		section(&output, p.heading, texts[p.heading])
+		texts[p.heading] = r.renderStream(p.text, p.more)
+		shown := texts[p.heading]
+		if p.heading == "traceback" {
+			shown = withoutHead(shown, r.errorHead(res))
+		}
+		section(&output, p.heading, shown)
 		if p.text.Truncated() && p.text.Path != "" {
 			whole = append(whole, engine.WorkDir+"/"+p.text.Path)
 		}
@@ -162,6 +176,19 @@ func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown, hint st
 	}
 }
 
+// withoutHead returns a traceback without Python's first line and the line that begins the answer.
+func withoutHead(traceback, head string) string {
+	lines := strings.SplitAfter(strings.TrimPrefix(traceback, "Traceback (most recent call last):\n"), "\n")
+	for at, line := range slices.Backward(lines) {
+		module, more, found := strings.Cut(line, head)
+		if isHead := found && (module == "" || strings.HasSuffix(module, ".") && !strings.Contains(module, " ")); isHead && (more == "\n" || strings.HasPrefix(more, ". Did you")) {
+			lines[at] = strings.TrimLeft(more, ". \n")
+			break
+		}
+	}
+	return strings.Join(lines, "")
+}
+
 // backgroundTitle says where to find the rest of the text that an earlier run printed meanwhile.
 func backgroundTitle(b sandbox.Background) string {
 	title := "printed meanwhile by an earlier run"
@@ -195,13 +222,16 @@ func roughly(took time.Duration) time.Duration {
 }
 
 func (r *Renderer) statusLine(res *sandbox.Result) string {
-	config := r.Manager.Config()
 	took := roughly(res.Duration)
 	switch res.Status {
 	case sandbox.Completed:
-		return fmt.Sprintf("completed in %v%s", took, replaced(res))
+		return fmt.Sprintf("completed in %v%s%s", took, drawing(res), replaced(res))
 	case sandbox.Failed:
-		return fmt.Sprintf("%s (failed in %v, exit code %d)%s", r.errorHead(res), took, res.ExitCode, replaced(res))
+		exit := ""
+		if res.Error == nil || res.ExitCode != 1 { // which that of an error is
+			exit = fmt.Sprintf(", exit code %d", res.ExitCode)
+		}
+		return fmt.Sprintf("%s (failed in %v%s%s)%s", r.errorHead(res), took, drawing(res), exit, replaced(res))
 	case sandbox.TimedOut:
 		return fmt.Sprintf("timed out after %v: %s", took, kept(res))
 	case sandbox.Cancelled:
@@ -220,10 +250,18 @@ func (r *Renderer) statusLine(res *sandbox.Result) string {
 		return fmt.Sprintf("killed after %v: %s; only the %s is gone, the kernel's variables and the files are kept", took, r.killedWhy(res), what)
 	}
 	written := ""
-	if config.FreezeBytes > 0 {
+	if r.Manager.Config().FreezeBytes > 0 && r.Manager.IsNamed(res.SessionID) {
 		written = " but for what an earlier end of the kernel wrote"
 	}
 	return fmt.Sprintf("killed after %v: %s; variables are gone%s, files are kept, and the next call starts a new kernel", took, r.killedWhy(res), written)
+}
+
+// drawing is the time that the pictures took after the code.
+func drawing(res *sandbox.Result) string {
+	if res.Drawing < 100*time.Millisecond {
+		return ""
+	}
+	return fmt.Sprintf(" + %.1f s drawing", res.Drawing.Seconds())
 }
 
 // replaced explains that the shell is gone because code replaced it with another program.
@@ -316,11 +354,6 @@ func (r *Renderer) errorHead(res *sandbox.Result) string {
 	return name + ": " + text.Shorten(OneLine(message), 300)
 }
 
-// isCut reports whether the supervisor may have cut the end of a text.
-func (r *Renderer) isCut(text string) bool {
-	return strings.HasSuffix(text, "…") || len(text) >= r.Manager.Config().OutputBytes-4
-}
-
 func kept(res *sandbox.Result) string {
 	if res.VariablesLost && res.Cause != "ignored_interrupt" && res.Cause != "" {
 		return res.Cause + "; variables are gone"
@@ -347,8 +380,8 @@ func (r *Renderer) killedWhy(res *sandbox.Result) string {
 	return "the kernel died (" + res.Cause + ")"
 }
 
-// renderStream returns a text, with the number of bytes left out between its parts.
-func (r *Renderer) renderStream(s sandbox.Stream) string {
+// renderStream returns a text, with the number of bytes left out between its parts; more: and an unknown number.
+func (r *Renderer) renderStream(s sandbox.Stream, more bool) string {
 	if !s.Truncated() {
 		return s.Head
 	}
@@ -359,8 +392,14 @@ func (r *Renderer) renderStream(s sandbox.Stream) string {
 			where = "; the first " + humanize.IBytes(uint64(most)) + " are in " + engine.WorkDir + "/" + s.Path
 		}
 	}
-	return fmt.Sprintf("%s\n… %s lines (%s) left out%s …\n%s",
-		strings.TrimRight(s.Head, "\n"), humanize.Comma(s.OmittedLines), humanize.Bytes(uint64(s.OmittedBytes)), where, s.Tail)
+	left := humanize.Bytes(uint64(s.OmittedBytes))
+	if s.OmittedLines > 0 {
+		left = fmt.Sprintf("%s (%s)", Count(s.OmittedLines, "line"), left)
+	}
+	if more {
+		left = "at least " + left
+	}
+	return fmt.Sprintf("%s\n… %s left out%s …\n%s", strings.TrimRight(s.Head, "\n"), left, where, s.Tail)
 }
 
 // keepTimeout bounds the wait for texts to be written; the answer is then without their places.
@@ -375,7 +414,7 @@ func (r *Renderer) keepWhole(ctx context.Context, res *sandbox.Result, parts []p
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
 	for i, p := range parts {
-		if p.text.Truncated() || len(p.text.Head) <= each || r.isCut(p.text.Head) {
+		if p.text.Truncated() || len(p.text.Head) <= each {
 			continue
 		}
 		file, _, err := r.Manager.Upload(ctx, sandbox.Upload{
@@ -448,7 +487,30 @@ func (r *Renderer) renderFiles(res *sandbox.Result, most int) (list string, list
 	if more := len(r.StoreLinks) - links; more > 0 {
 		fmt.Fprintf(&b, "… and %d more of them in the store, in the same place\n", more)
 	}
+	if res.RemovedTotal > 0 {
+		b.WriteString("removed: " + removed(res, most) + "\n")
+	}
 	return b.String(), listed
+}
+
+// removedNames are how many removed files an answer names.
+const removedNames = 5
+
+// removed names the first of the files that a run removed, in at most so many bytes, and counts the others.
+func removed(res *sandbox.Result, most int) string {
+	var names []string
+	for _, path := range res.Removed[:min(len(res.Removed), removedNames)] {
+		if most -= len(path); most >= 0 {
+			names = append(names, path)
+		}
+	}
+	switch more := max(res.RemovedTotal, len(res.Removed)) - len(names); {
+	case len(names) == 0:
+		return fmt.Sprintf("%d files", more)
+	case more > 0:
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // namesBytes bounds the names of files in structured content.
@@ -469,7 +531,7 @@ func (r *Renderer) fields(res *sandbox.Result, texts map[string]string, each int
 		f.Result = &value
 	}
 	if res.Error != nil {
-		message := r.renderStream(shortenedStream(sandbox.Stream{Head: res.Error.Message}, each))
+		message := r.renderStream(shortenedStream(sandbox.Stream{Head: res.Error.Message}, each), false)
 		f.Error = &sandbox.RunError{Name: res.Error.Name, Message: message, Traceback: texts["traceback"]}
 	}
 	if res.Status != sandbox.Running {

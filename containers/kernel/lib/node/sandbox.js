@@ -4,15 +4,11 @@
 //
 // The statement is checked and limited as that of the tool exec_sql. No password and no connection is in the container.
 'use strict';
-const { randomUUID } = require('node:crypto');
-const { request, tools, ToolError } = require('./sandbox_tools.js');
+const { STARTED, isObject, request, tools, ToolError } = require('./sandbox_tools.js');
 
 const NO_DATABASES =
   "Its user can add some, see docs/sql.md. Files are queried by paths, select … from 'a.csv', that end in .csv, .tsv, .json, .jsonl or .parquet; " +
   "lists of objects with { tables: { orders } } as the third argument, anything else of DuckDB's with { connection: 'files' }.";
-
-// In a cell the kernel ends what is pending when the run is interrupted. Another program's queries end with it.
-const STARTED = Symbol.for('code-sandbox-mcp.started');
 
 /** SQLError is a query that was refused or has failed. `code` is the kind of failure, `hint` what to do. */
 class SQLError extends Error {
@@ -74,7 +70,6 @@ function check(query, params, tables) {
   };
   if (typeof query !== 'string') fail('query is a text.', "sandbox.sql('select 1')");
   if (!Array.isArray(params)) fail('params is an array; options come third.', 'sandbox.sql(query, [], { maxRows: 100 })');
-  const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
   if (tables !== undefined && !isObject(tables)) fail('tables is an object of arrays of objects, by their names.', '{ tables: { orders: [{ id: 1 }] } }');
   for (const [name, rows] of Object.entries(tables ?? {})) {
     if (!Array.isArray(rows) || !rows.every(isObject)) fail(`tables are arrays of objects; ${name} is none.`, '{ tables: { orders: [{ id: 1 }] } }');
@@ -109,47 +104,16 @@ function convert(rows, column, kind) {
   if (texts > 0) console.error(`note: ${column} has ${texts === 1 ? 'a value' : `${texts} values`} as text, with more digits than a number holds`);
 }
 
-const MARK = `${randomUUID()} `; // begins the text that stands for a number
 const MAYBE = /[\d.]{16}|\d[eE]/; // fifteen digits are always exact
 const LONGEST = 400; // has more than any number's digits and the zeros before them
-const TOKENS = /"|-?\d[\d.]*(?:[eE][-+]?\d+)?/g;
 
 /** parseExactly is JSON.parse, which would round numbers without a word. */
 function parseExactly(line) {
-  const text = MAYBE.test(line) ? mark(line) : line;
-  if (text === line) return JSON.parse(line);
-  return JSON.parse(text, (_, value) => {
-    if (typeof value !== 'string' || !value.startsWith(MARK)) return value;
-    const digits = value.slice(MARK.length);
-    return /^-?\d+$/.test(digits) ? BigInt(digits) : digits;
+  if (!MAYBE.test(line)) return JSON.parse(line);
+  return JSON.parse(line, (_, value, { source }) => {
+    if (typeof value !== 'number' || !MAYBE.test(source) || isExact(source)) return value;
+    return /^-?\d+$/.test(source) ? BigInt(source) : source;
   });
-}
-
-/** mark makes marked texts of the numbers that would be rounded. */
-function mark(line) {
-  let marked = '';
-  let copied = 0;
-  TOKENS.lastIndex = 0;
-  for (let found; (found = TOKENS.exec(line)) !== null; ) {
-    const [token] = found;
-    if (token === '"') {
-      TOKENS.lastIndex = endOfText(line, found.index);
-    } else if (MAYBE.test(token) && !isExact(token)) {
-      marked += `${line.slice(copied, found.index)}"${MARK}${token}"`;
-      copied = TOKENS.lastIndex;
-    }
-  }
-  return marked + line.slice(copied);
-}
-
-/** endOfText is where a JSON text that begins at begin is over. */
-function endOfText(line, begin) {
-  for (let end = begin; ; ) {
-    end = line.indexOf('"', end + 1);
-    let escapes = 0;
-    while (line[end - 1 - escapes] === '\\') escapes++;
-    if (escapes % 2 === 0) return end + 1;
-  }
 }
 
 /** isExact reports whether a number in JSON is the same one, digit by digit, when JavaScript has read it. */

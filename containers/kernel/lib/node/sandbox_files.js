@@ -14,6 +14,13 @@ const FOLDER = '.query-files-javascript-'; // followed by the container and the 
 const SHARE = 0.6; // of the container's memory that DuckDB may take
 const TOKEN = /--[^\n]*|\/\*[^]*?\*\/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S/g;
 const NAME = /\.(?:csv|tsv|txt|parquet|json|jsonl|ndjson)(?:\.(?:gz|zst))?$/i;
+const OTHERS = {
+  // files that DuckDB reads with an extension alone, or not at all, and what does
+  'sqlite3?|db3?': (file) => `const { DatabaseSync } = require('node:sqlite'); new DatabaseSync('${file}').prepare('select …').all()`,
+  duckdb: (file) => `DuckDBInstance.create('${file}', { access_mode: 'READ_ONLY' }) of @duckdb/node-api`,
+  'xls[xmb]?|ods|feather|arrow': (file) => `Python's pandas: frame = pandas.read_${/x|o/.test(path.extname(file)) ? 'excel' : 'feather'}('${file}'), sandbox.sql("select … from frame")`,
+};
+const OTHER = new RegExp(`\\.(?:${Object.keys(OTHERS).join('|')})$`, 'i');
 const TAKE_FROM = new Set(['extract', 'trim', 'substring', 'overlay']); // functions with a FROM of their own
 const BEHIND_FROM = /^(?:select|where|group|having|window|qualify|order|limit|offset|fetch|union|intersect|except)$/i;
 
@@ -30,7 +37,7 @@ function find(query) {
     const reads = begins || (last === ',' && level.from);
     if (token === '(' || token === '[') inside.push({ word: last, from: false });
     else if ((token === ')' || token === ']') && inside.length > 1) inside.pop();
-    else if (reads && token[0] === "'" && NAME.test(token.slice(1, -1))) files.push(token.slice(1, -1).replaceAll("''", "'"));
+    else if (reads && token[0] === "'" && [NAME, OTHER].some((form) => form.test(token.slice(1, -1)))) files.push(token.slice(1, -1).replaceAll("''", "'"));
     [before, last] = [last, token.toLowerCase()];
   }
   return files;
@@ -53,10 +60,34 @@ function choose(query, connection, tables) {
 /** missing is what is wrong with a file that a statement names; undefined where nothing is. */
 function missing(file) {
   if (file.includes('://')) return { code: 'sql_rejected', message: `'${file}' is no file of the session.`, hint: 'Download it first, and query the file.' };
-  if (/[*?[]/.test(file) || fs.existsSync(file)) return undefined;
+  if (/[*?[]/.test(file) || fs.existsSync(file)) {
+    const [, way] = Object.entries(OTHERS).find(([ending]) => new RegExp(`\\.(?:${ending})$`, 'i').test(file)) ?? [];
+    return way && { code: 'sql_rejected', message: `'${file}' is no file that sandbox.sql reads.`, hint: way(file) };
+  }
   const near = ['.', 'input', 'output'].flatMap((folder) => (fs.existsSync(folder) ? fs.readdirSync(folder).map((name) => path.join(folder, name)) : []));
   const some = near.filter((name) => NAME.test(name)).sort().join(', ').slice(0, 300);
   return { code: 'not_found', message: `There is no file '${file}'.`, hint: `Paths are from the current folder, ${process.cwd()}.${some && ` There are: ${some}.`}` };
+}
+
+const told = new Set(); // files whose dates a note has named
+
+/** noteDates says how dates were taken that are another day for another reader, as 03/04/2026 is. */
+async function noteDates(connection, file) {
+  if (told.has(file) || !/\.(?:[ct]sv|txt)/i.test(file)) return;
+  told.add(file);
+  try {
+    const sniffed = await connection.runAndReadAll('select unnest(Columns, recursive := true), DateFormat, TimestampFormat from sniff_csv($1)', [file]);
+    for (const [name, type, ...forms] of sniffed.getRowsJson()) {
+      const form = { DATE: forms[0], TIMESTAMP: forms[1] }[type] ?? '';
+      if (!/^%[dm][^%]%[dm]/.test(form)) continue;
+      const column = `"${name.replaceAll('"', '""')}"`;
+      const days = await connection.runAndReadAll(`select max(day(${column})) from (select ${column} from read_csv($1) limit 100000)`, [file]);
+      const other = form.replace(/[dm]/g, (letter) => (letter === 'd' ? 'm' : 'd'));
+      if (Number(days.getRows()[0][0]) <= 12) console.error(`note: ${column} of ${file} was read as ${form} and may be meant as ${other}: read_csv('${file}', ${type.toLowerCase()}format='${other}')`);
+    }
+  } catch {
+    // none that it finds
+  }
 }
 
 /** load is DuckDB's module: the session's own, or the image's. */
@@ -91,18 +122,15 @@ function read(file) {
   }
 }
 
-/** settings are DuckDB's within the container's limits. By itself it loads no extension, which would need a network. */
+/** settings are DuckDB's: it has as many threads as the container processors, and loads no extension, which would need a network. */
 function settings(temporary) {
   const found = {
     temp_directory: temporary,
     autoinstall_known_extensions: 'false',
     autoload_known_extensions: 'false',
-    threads: String(os.availableParallelism()),
   };
   const limit = Number(read('/sys/fs/cgroup/memory.max') || read('/sys/fs/cgroup/memory/memory.limit_in_bytes'));
   if (limit > 0 && limit < 2 ** 60) found.memory_limit = `${Math.floor(limit * SHARE)}B`;
-  const [quota, period] = read('/sys/fs/cgroup/cpu.max').split(' ').map(Number);
-  if (quota > 0 && period > 0) found.threads = String(Math.max(1, Math.min(Number(found.threads), Math.floor(quota / period))));
   return found;
 }
 
@@ -131,7 +159,11 @@ async function run(query, params, { maxRows, tables = {}, started }, fail) {
     }
     if (ended) throw new Error('interrupted');
     const bound = params.map((value) => (value === undefined ? null : value instanceof Date ? value.toISOString() : value));
-    const reader = maxRows > 0 ? await connection.streamAndReadUntil(query, maxRows, bound) : await connection.runAndReadAll(query, bound);
+    const ask = (text) => (maxRows > 0 ? connection.streamAndReadUntil(text, maxRows, bound) : connection.runAndReadAll(text, bound));
+    for (const file of find(query)) await noteDates(connection, file);
+    let reader = await ask(query);
+    const shapes = reader.columnNames().filter((_, i) => String(reader.columnType(i)).startsWith('GEOMETRY')).map((name) => `"${name.replaceAll('"', '""')}"`);
+    if (shapes.length > 0) reader = await ask(`select * replace (${shapes.map((name) => `${name}::varchar as ${name}`).join(', ')}) from (${query.trim().replace(/;+$/, '')}\n)`);
     const rows = reader.getRowObjects().map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, plain(value, duckdb)])));
     const answer = maxRows > 0 ? rows.slice(0, maxRows) : rows;
     if (/json|csv|tsv|txt/i.test(query)) noteRounded(answer, reader);
@@ -174,6 +206,7 @@ const digits = (text) => (text.replace(/[-.]|^-?0+/g, '').length <= 15 ? Number(
 
 function hint(message) {
   if (/out of memory/i.test(message)) return "Read fewer columns or aggregate; what is sorted or grouped goes to the session's volume, which has a limit too.";
+  if (/by zero/i.test(message)) return 'Divide by NULLIF(x, 0).';
   if (/extension/i.test(message)) return "There is no network for DuckDB's extensions: CSV, JSON and Parquet are read without one.";
   return "It is DuckDB's SQL. DESCRIBE SELECT * FROM 'file' shows the columns of a file.";
 }

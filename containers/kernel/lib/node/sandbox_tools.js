@@ -14,7 +14,7 @@ const { inspect, types } = require('node:util');
 const PORT = Number(process.env.CODE_SANDBOX_WAY_OUT ?? 9797);
 const FOLDER = '/mnt/data/output/tools';
 
-// In a cell the kernel ends what is pending when the run is interrupted. Another program's calls end with it.
+// In a cell the kernel ends what is pending when the run is interrupted. Another program's requests end with it.
 const STARTED = Symbol.for('code-sandbox-mcp.started');
 
 /** ToolError is a call that was refused or has failed. `code` is the kind of failure, `server` and `tool` what was called. */
@@ -241,4 +241,4 @@ async function ask(method, what, body) {
   return told;
 }
 
-module.exports = { request, tools, ToolError };
+module.exports = { STARTED, isObject, request, tools, ToolError };

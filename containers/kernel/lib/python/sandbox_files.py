@@ -18,6 +18,13 @@ _FOLDER = ".query-files-python-"  # followed by the container and the process
 _SHARE = 0.6  # of the container's memory that DuckDB may take
 _TOKEN = _re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S""", _re.S)
 _NAME = _re.compile(r"\.(csv|tsv|txt|parquet|json|jsonl|ndjson)(\.(gz|zst))?$", _re.I)
+_OTHERS = {  # files that DuckDB reads with an extension alone, or not at all, and what does
+    r"sqlite3?|db3?": "import sqlite3; pandas.read_sql('select …', sqlite3.connect(%r))",
+    "duckdb": "import duckdb; duckdb.connect(%r, read_only=True).sql('select …').df()",
+    "xls[xmb]?|ods": "frame = pandas.read_excel(%r), and then the variable's name behind FROM",
+    "feather|arrow": "frame = pandas.read_feather(%r), and then the variable's name behind FROM",
+}
+_OTHER = _re.compile(r"\.(?:%s)$" % "|".join("(%s)" % ending for ending in _OTHERS), _re.I)
 _TAKE_FROM = ("extract", "trim", "substring", "overlay")  # functions with a FROM of their own
 _BEHIND_FROM = ("select", "where", "group", "having", "window", "qualify", "order", "limit", "offset", "fetch", "union", "intersect", "except")
 
@@ -38,7 +45,7 @@ def find(query):
             inside.append([last, False])
         elif token in ")]" and len(inside) > 1:
             inside.pop()
-        elif reads and token[0] == "'" and _NAME.search(token[1:-1]):
+        elif reads and token[0] == "'" and (_NAME.search(token[1:-1]) or _OTHER.search(token[1:-1])):
             files.append(token[1:-1].replace("''", "'"))
         elif reads and (token[0] == '"' or token.isidentifier()):
             names.append(token.strip('"'))
@@ -79,7 +86,7 @@ def run(query, params, max_rows, frame):
             tables[name] = value
     folder = _folder()
     try:
-        return _query(query, params, max_rows, tables, folder)
+        return _query(query, params, max_rows, tables, folder, files)
     finally:
         _shutil.rmtree(folder, ignore_errors=True)
 
@@ -88,6 +95,9 @@ def _must_be_there(path):
     if "://" in path:
         raise SQLError("sql_rejected", "%r is no file of the session." % path, "Download it first, and query the file.")
     if _glob.glob(path) or _os.path.exists(path):
+        other = _OTHER.search(path)
+        if other:
+            raise SQLError("sql_rejected", "%r is no file that sandbox.sql reads." % path, list(_OTHERS.values())[other.lastindex - 1] % path)
         return
     near = sorted(_glob.glob("*.*") + _glob.glob("input/*.*") + _glob.glob("output/*.*"))
     some = ", ".join(n for n in near if _NAME.search(n))[:300]
@@ -116,16 +126,16 @@ def _container():
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
 _EXACT = 1 << 53
+_AS_TEXT = ("GEOMETRY", "TIME_NS")  # what pandas would show as bytes, or cut
 
 
 def settings(folder):
-    """DuckDB's settings within the container's limits. By itself it loads no extension, which would need a network."""
+    """DuckDB's settings: it has as many threads as the container processors, and loads no extension, which would need a network."""
     found = {
         "temp_directory": folder,
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "pandas_analyze_sample": str(1 << 62),  # all values: those of its sample decide what the others become
-        "threads": str(cpus()),
     }
     limit = memory()
     if limit:
@@ -145,18 +155,31 @@ def memory(root="/sys/fs/cgroup"):
     return None
 
 
-def cpus(root="/sys/fs/cgroup"):
-    """How many processors the container may use, one at least."""
-    there = len(_os.sched_getaffinity(0)) if hasattr(_os, "sched_getaffinity") else _os.cpu_count() or 1
+_told = set()  # files whose dates a note has named
+
+
+def _note_dates(con, path):
+    """Says how dates were taken that are another day for another reader, as 03/04/2026 is."""
+    if path in _told or not _re.search(r"\.[ct]sv|\.txt", path, _re.I):
+        return
+    _told.add(path)
+    import duckdb
+
     try:
-        with open(_os.path.join(root, "cpu.max")) as file:
-            quota, period = file.read().split()
-        return max(1, min(there, int(quota) // int(period)))
-    except (OSError, ValueError):  # none, or "max"
-        return there
+        columns, *forms = con.execute("select Columns, DateFormat, TimestampFormat from sniff_csv(?)", [path]).fetchone()
+        for column in columns:
+            form = forms[column["type"] != "DATE"]
+            if column["type"] in ("DATE", "TIMESTAMP") and form and _re.match("%[dm][^%]%[dm]", form):
+                name = '"%s"' % column["name"].replace('"', '""')
+                days = "select max(day(%s)) from (select %s from read_csv(?) limit 100000)" % (name, name)
+                if con.execute(days, [path]).fetchone()[0] <= 12:
+                    other = form.translate(str.maketrans("dm", "md"))
+                    print("note: %s of %s was read as %s and may be meant as %s: read_csv('%s', %sformat='%s')" % (name, path, form, other, path, column["type"].lower(), other))
+    except (duckdb.Error, TypeError):
+        pass  # none that it finds
 
 
-def _query(query, params, max_rows, tables, folder):
+def _query(query, params, max_rows, tables, folder, files):
     import importlib.util
 
     import duckdb
@@ -166,9 +189,15 @@ def _query(query, params, max_rows, tables, folder):
     try:
         for name, table in tables.items():
             con.register(name, table)
+        for path in files:
+            _note_dates(con, path)
         con.execute(query, list(params or ()))
         if not con.description:
             return None
+        quoted = ('"%s"' % name.replace('"', '""') for name, kind, *_ in con.description if str(kind).upper().startswith(_AS_TEXT))
+        texts = ", ".join("%s::varchar as %s" % (name, name) for name in quoted)
+        if texts:
+            con.execute("select * replace (%s) from (%s\n)" % (texts, query.strip().rstrip(";")), list(params or ()))
         kinds = [str(column[1]).upper() for column in con.description]
         if importlib.util.find_spec("pandas") is None:
             rows = con.fetchmany(max_rows) if max_rows else con.fetchall()
@@ -244,6 +273,8 @@ def _limit(kind, from_json):
 def _hint(message):
     if "Out of Memory" in message or "memory" in message:
         return "Read fewer columns or aggregate; what is sorted or grouped goes to the session's volume, which has a limit too."
+    if "by zero" in message:
+        return "Divide by NULLIF(x, 0)."
     if "extension" in message:
         return "There is no network for DuckDB's extensions: CSV, JSON and Parquet are read without one."
     return "It is DuckDB's SQL. DESCRIBE SELECT * FROM 'file' shows the columns of a file."

@@ -35,7 +35,7 @@ class ToolError(Exception):
 
 
 class _Text(str):
-    """A text that a cell shows as it is."""
+    """A text that a cell shows as it is, and a signature as an annotation."""
 
     def __repr__(self):
         return str(self)
@@ -61,8 +61,28 @@ class _Lists:
 _lists = _Lists()
 
 
-class _Tools:
+class _Named:
+    """What is reached by its name: as an attribute, or in brackets where a name is no identifier."""
+
+    def __getattr__(self, name):
+        if name.startswith("_"):  # the interpreter's own questions
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError as e:
+            raise AttributeError(e.args[0]) from None
+
+    def __dir__(self):
+        return sorted([*self._OWN, *(one["attribute"] for one in self._all() if one.get("attribute"))])
+
+    def __iter__(self):
+        return iter([one["name"] for one in self._all()])
+
+
+class _Tools(_Named):
     """The servers, as attributes; `tools["name"]` where a name is no identifier. search() finds tools, describe() shows them."""
+
+    _OWN = ("search", "describe")
 
     def search(self, query=""):
         """The tools whose names or descriptions have words of the query, the best first: a dict each."""
@@ -85,21 +105,10 @@ class _Tools:
             for server in _servers():
                 if name in (server["name"], server.get("attribute")):
                     return _Server(server["name"])
-        raise KeyError("%r is none of %s" % (name, ", ".join(s["name"] for s in _servers())))
+        raise KeyError("%r is none of %s" % (name, ", ".join(self)))
 
-    def __getattr__(self, name):
-        if name.startswith("_"):  # the interpreter's own questions
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError as e:
-            raise AttributeError(e.args[0]) from None
-
-    def __dir__(self):
-        return sorted(["search", "describe"] + [s["attribute"] for s in _servers() if s.get("attribute")])
-
-    def __iter__(self):
-        return iter([s["name"] for s in _servers()])
+    def _all(self):
+        return _servers()
 
     def __repr__(self):
         return "<tools of other servers; see dir(tools), tools.search(), tools.describe()>"
@@ -108,38 +117,25 @@ class _Tools:
         return "tools"
 
 
-class _Server:
+class _Server(_Named):
     """The tools of one server, as attributes; `server["name"]` where a name is no identifier."""
+
+    _OWN = ()
 
     def __init__(self, name):
         self._name = name
 
     def __getitem__(self, name):
-        listed = self._tools()
-        for tool in listed:
+        for tool in self._all():
             if name in (tool["name"], tool.get("attribute")):
                 if "function" not in tool:
                     tool["function"] = _function(self._name, tool)
                 return tool["function"]
         import difflib
 
-        names = [t["name"] for t in listed]
+        names = list(self)
         near = difflib.get_close_matches(str(name), names, 5) or names[:20]
         raise KeyError("%s has no tool %r; there are %s" % (self._name, name, ", ".join(near)))
-
-    def __getattr__(self, name):
-        if name.startswith("_"):
-            raise AttributeError(name)
-        try:
-            return self[name]
-        except KeyError as e:
-            raise AttributeError(e.args[0]) from None
-
-    def __dir__(self):
-        return sorted(t["attribute"] for t in self._tools() if t.get("attribute"))
-
-    def __iter__(self):
-        return iter([t["name"] for t in self._tools()])
 
     def __repr__(self):
         return "<tools of %s; see dir(), or tools.describe(%r)>" % (self._name, self._name)
@@ -147,12 +143,12 @@ class _Server:
     def __reduce__(self):
         return _Server, (self._name,)
 
-    def _tools(self):
+    def _all(self):
         return _lists.get("list?server=" + _quoted(self._name))["tools"]
 
     def _describe(self):
         lines = []
-        for tool in self._tools():
+        for tool in self._all():
             function = self[tool["name"]]
             about = (tool.get("description") or "").strip().split("\n")[0]
             lines.append(_signature_line(function) + ("" if tool["allowed"] else "  # may not be called"))
@@ -183,13 +179,6 @@ def _signature_line(function):
 # Functions of schemas -------------------------------------------------------------------------------------------------
 
 _TYPES = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "array": "list", "object": "dict", "null": "None"}
-
-
-class _Type(str):
-    """An annotation that is shown without quotes."""
-
-    def __repr__(self):
-        return str(self)
 
 
 def _type(schema, depth=0):
@@ -251,10 +240,10 @@ def _function(server, tool):
             if name not in needed:
                 default = about.get("default") if isinstance(about, dict) else None
             kind = _inspect.Parameter.POSITIONAL_OR_KEYWORD
-            parameters.append(_inspect.Parameter(name, kind, default=default, annotation=_Type(_type(about))))
+            parameters.append(_inspect.Parameter(name, kind, default=default, annotation=_Text(_type(about))))
     parameters.sort(key=lambda p: p.default is not _inspect.Parameter.empty)
     result = "dict" if tool.get("output") is not None else "object"
-    call.__signature__ = _inspect.Signature(parameters, return_annotation=_Type(result))
+    call.__signature__ = _inspect.Signature(parameters, return_annotation=_Text(result))
     call.__doc__ = _document(tool, properties, needed)
     return call
 

@@ -12,4 +12,11 @@ function cutText(text, limit) {
   return bytes.toString('utf8', 0, end);
 }
 
-module.exports = { cutText, isText };
+/** leftOut counts what a text that was cut at its end lacks; undefined: nothing. */
+function leftOut(text, cut) {
+  if (cut.length === text.length) return undefined;
+  const left = text.slice(cut.length);
+  return { bytes: Buffer.byteLength(left), lines: left.split('\n').length - 1 };
+}
+
+module.exports = { cutText, isText, leftOut };

@@ -6,11 +6,9 @@
 
 const fs = require('node:fs');
 
-const { closeSync, fstatSync, mkdirSync, openSync, readFileSync, readdirSync, statSync, writeSync } = fs;
-const { clearImmediate, setImmediate } = globalThis;
-const { nextTick, _tickCallback: runTicks } = process;
+const { closeSync, fstatSync, mkdirSync, openSync, readFileSync, statSync, writeSync } = fs;
+const { setImmediate } = globalThis;
+const { nextTick } = process;
 const promiseThen = (() => {}).call.bind(Promise.prototype.then);
-const push = (() => {}).call.bind(Array.prototype.push);
-const shift = (() => {}).call.bind(Array.prototype.shift);
 
-module.exports = { clearImmediate, closeSync, fstatSync, mkdirSync, nextTick, openSync, promiseThen, push, readFileSync, readdirSync, runTicks, setImmediate, shift, statSync, writeSync };
+module.exports = { closeSync, fstatSync, mkdirSync, nextTick, openSync, promiseThen, readFileSync, setImmediate, statSync, writeSync };

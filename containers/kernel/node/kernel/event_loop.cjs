@@ -1,12 +1,11 @@
 'use strict';
 /*
  * A run ends as a script does: when Node's event loop is empty. The kernel's own socket keeps the loop going, so it is
- * unreferenced while the kernel waits for a run, and so are the leftovers of earlier runs. Node then emits beforeExit,
- * as before the end of a process, when the run is over.
+ * unreferenced during a run, and so are the leftovers of earlier runs. Node then emits beforeExit, as before the end of a
+ * process, when nothing is left to do.
  */
 
-const { AsyncResource } = require('node:async_hooks');
-const { idsTaken, startImmediate } = require('./turns.cjs');
+const { setImmediate } = require('./builtins.cjs');
 const { isBlocked, kernelHandles } = require('./unfinished.cjs');
 
 const { _getActiveHandles: activeHandles } = process;
@@ -18,15 +17,13 @@ const LOOK_MS = 50;
 /** EventLoop waits for the end of runs. There is one in a kernel, from before any of its code. */
 class EventLoop {
   #channel;
-  #started;
   #waiting = null; // {run, over}
   #timer;
   #blocked = 0; // consecutive checks without work of the run
 
-  /** channel is the kernel's socket, and started counts immediates. */
-  constructor(channel, started) {
+  /** channel is the kernel's socket. */
+  constructor(channel) {
     this.#channel = channel;
-    this.#started = started;
     for (const handle of activeHandles()) kernelHandles.add(handle);
     const onEmpty = () => this.#stopFor(false);
     const isWaiting = () => this.#waiting !== null;
@@ -38,17 +35,13 @@ class EventLoop {
     Object.defineProperty(process, 'emit', { value: emit, configurable: true, writable: true });
   }
 
-  /** mark returns the number of asynchronous operations started so far, by Node's ids. */
-  mark() {
-    return new AsyncResource('Mark', { requireManualDestroy: true }).asyncId() - idsTaken();
-  }
-
-  /** wait calls over(isLeft) when the run is out of work, or of work worth waiting for. */
+  /** wait calls over(isLeft) when the run is out of work, or at its end out of work worth waiting for. */
   wait(run, over) {
+    this.stop();
     this.#waiting = { run, over };
     this.#blocked = 0;
     this.#channel.unref();
-    this.#look();
+    if (run.isEnding) this.#look();
   }
 
   /** stop makes the kernel's own socket keep the loop going again. */
@@ -57,6 +50,11 @@ class EventLoop {
     clear(this.#timer);
     this.#channel.ref();
     this.#waiting = null;
+  }
+
+  /** pause goes on later. */
+  pause(act) {
+    startTimer(act, LOOK_MS);
   }
 
   #look() {
@@ -76,7 +74,7 @@ class EventLoop {
   // hasNothing reports whether the loop runs for earlier runs alone. Node does not list everything, such as compression;
   // so the loop counts as the run's own unless an earlier run explains it.
   #hasNothing(unfinished) {
-    if (!unfinished.isEmpty || !(isBlocked() || this.#started.isBeating)) this.#blocked = 0;
+    if (!unfinished.isEmpty || !isBlocked()) this.#blocked = 0;
     else this.#blocked++;
     return this.#blocked > 1;
   }
@@ -85,7 +83,7 @@ class EventLoop {
   #stopFor(isLeft) {
     const { over } = this.#waiting;
     this.stop();
-    startImmediate(() => over(isLeft));
+    setImmediate(() => over(isLeft));
   }
 }
 

@@ -7,7 +7,7 @@
 
 const { types } = require('node:util');
 const { cutText } = require('../common/text.cjs');
-const { isClass, sourceOf, usesOthers } = require('./sources.cjs');
+const { isClass, shapeOf, sourceOf, usesOthers } = require('./sources.cjs');
 
 // Kinds of nodes, and their bodies.
 const PLAIN = 0; // the object or array itself
@@ -20,10 +20,10 @@ const VIEW = 6; // [class, offset, length, buffer]
 const SYMBOL = 7; // [description, is registered]
 const ADDRESS = 8; // of a URL
 const KNOWN = 9; // way
-const FUNCTION = 10; // [source, name, is a class]
-const PROTOTYPE = 11; // [function]
+const FUNCTION = 10; // [source, name, is a class, shape]
+const PROTOTYPE = 11; // [function, shape]
 
-const MOST_LISTED = 10_000; // elements of an array whose other properties are looked for
+const MOST_LISTED = 10_000; // elements of an array or a view whose other properties are looked for
 const MOST_HOLES = 1_000_000;
 const MANY = 1000; // properties; so many are in a table
 // Bytes of the heap for an object, its number, a function, a value, and an entry of a table.
@@ -34,11 +34,15 @@ const MOST_USED = 0.85; // to write
 const callOf = (method) => (() => {}).call.bind(method);
 const forEachOfMap = callOf(Map.prototype.forEach);
 const forEachOfSet = callOf(Set.prototype.forEach);
-const viewName = callOf(Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Int8Array.prototype), Symbol.toStringTag).get);
+const getters = (prototype, ...keys) => keys.map((key) => callOf(Object.getOwnPropertyDescriptor(prototype, key).get));
+const typedArray = Object.getPrototypeOf(Int8Array.prototype);
+const [viewName] = getters(typedArray, Symbol.toStringTag);
+const ofArray = getters(typedArray, 'byteOffset', 'length', 'buffer');
+const ofView = getters(DataView.prototype, 'byteOffset', 'byteLength', 'buffer');
 const iteratorPrototype = Object.getPrototypeOf(Object.getPrototypeOf([][Symbol.iterator]()));
 const functionPrototypes = [() => {}, async () => {}, function* () {}, async function* () {}].map(Object.getPrototypeOf);
 const ERROR_KEYS = ['stack', 'message', 'cause', 'errors'];
-const LOST = ['Proxy', 'Promise', 'GeneratorObject', 'WeakMap', 'WeakSet', 'SharedArrayBuffer', 'External', 'ArgumentsObject', 'ModuleNamespaceObject'].map((name) => [name, types[`is${name}`]]);
+const LOST = ['Proxy', 'Promise', 'GeneratorObject', 'WeakMap', 'WeakSet', 'SharedArrayBuffer', 'External', 'ArgumentsObject', 'ModuleNamespaceObject', 'BoxedPrimitive'].map((name) => [name, types[`is${name}`]]);
 
 /** Lost is thrown for a value that cannot be kept: in no room, or in no time where isForRoom is set. */
 class Lost extends Error {
@@ -72,6 +76,7 @@ class Freezer {
   /** add writes one variable. It throws Lost, with nothing of it written, where it cannot be kept. */
   add({ name, how, value }, isConstant) {
     const left = { ...this.#left };
+    const first = this.#ids.size;
     [this.#order, this.#blobs] = [[], []];
     try {
       const nodes = [];
@@ -80,7 +85,7 @@ class Freezer {
         this.#isRoot = object === value;
         if (nodes.push(this.#describe(object)) % 1000 === 1 && this.#isOver()) throw noRoom('there was no time left for it');
       }
-      if (!this.#writer.chunk([nodes, variable], this.#blobs)) throw noRoom('too large for what may be kept');
+      if (!this.#writer.chunk([first, nodes, variable], this.#blobs)) throw noRoom('too large for what may be kept');
       this.#left.toWrite = left.toWrite - NUMBER_BYTES * nodes.length; // the copies are garbage
     } catch (error) {
       for (const object of this.#order) this.#ids.delete(object);
@@ -140,24 +145,26 @@ class Freezer {
     if (typeof object === 'function') return this.#describeFunction(object);
     const owner = ownerOf(object);
     // A class makes its prototype again.
-    if (owner !== undefined) return this.#node(PROTOTYPE, [owner], object, Object.prototype, Object.keys(object));
-    const [kind, standard, body] = this.#base(object);
+    if (owner !== undefined) return this.#node(PROTOTYPE, [owner, shapeOf(object)], object, Object.prototype, this.#keys(object, ofSource(owner, ['constructor']), true));
+    const [kind, standard, body, isOwn] = this.#base(object);
     if (Object.getPrototypeOf(object) !== standard) this.#checkInstance(object, standard !== Object.prototype);
-    return this.#node(kind, body, object, standard, kind === PLAIN ? this.#keys(object) : kind === VIEW ? [] : types.isRegExp(object) ? [...Object.keys(object), 'lastIndex'] : Object.keys(object));
+    const keys = this.#keys(object, isOwn);
+    return this.#node(kind, body, object, standard, types.isRegExp(object) ? [...keys, 'lastIndex'] : keys);
   }
 
-  // base returns the kind of an object, the standard prototype of that kind, and the node's body.
+  // base returns the kind of an object, the standard prototype of that kind, the node's body, and whether a property comes with it.
   #base(object) {
-    if (Array.isArray(object)) return [PLAIN, Array.prototype];
+    if (Array.isArray(object)) return [PLAIN, Array.prototype, undefined, (key, { writable }) => key === 'length' && (writable || lockOf(object) === 3)];
     if (types.isMap(object)) return [MAP, Map.prototype, this.#entries(forEachOfMap, object)];
     if (types.isSet(object)) return [SET, Set.prototype, this.#entries(forEachOfSet, object)];
     if (types.isDate(object)) return [NATIVE, Date.prototype, object];
-    if (types.isRegExp(object)) return [NATIVE, RegExp.prototype, object];
-    if (types.isNativeError(object)) return [ERROR, Error.prototype, ERROR_KEYS.flatMap((key) => (Object.hasOwn(object, key) ? [key, object[key]] : []))];
+    if (types.isRegExp(object)) return [NATIVE, RegExp.prototype, object, (key) => key === 'lastIndex'];
+    if (types.isNativeError(object)) return [ERROR, Error.prototype, ERROR_KEYS.flatMap((key) => (Object.hasOwn(object, key) ? [key, object[key]] : [])), (key, { enumerable }) => !enumerable && ERROR_KEYS.includes(key)];
     if (types.isArrayBuffer(object)) return [BUFFER, ArrayBuffer.prototype, this.#blob(object)];
     if (ArrayBuffer.isView(object)) {
-      const name = viewName(object) ?? 'DataView';
-      return [VIEW, globalThis[name].prototype, [name, object.byteOffset, object.length ?? object.byteLength, object.buffer]];
+      const name = viewName(object);
+      const body = [name ?? 'DataView', ...(name === undefined ? ofView : ofArray).map((get) => get(object))];
+      return [VIEW, globalThis[body[0]].prototype, body, (key) => /^\d+$/.test(key)];
     }
     if (Object.getPrototypeOf(object) === URL.prototype) return [ADDRESS, URL.prototype, object.href];
     return [PLAIN, Object.prototype];
@@ -178,18 +185,21 @@ class Freezer {
   #node(kind, body, object, standard, keys) {
     const parent = Object.getPrototypeOf(object);
     const prototype = parent === standard ? undefined : parent && this.#id(parent);
-    const lock = Object.isExtensible(object) ? undefined : Object.isFrozen(object) ? 3 : Object.isSealed(object) ? 2 : 1;
+    const lock = lockOf(object);
     const packed = kind === PLAIN ? this.#pack(object, keys) : Array.isArray(body) ? this.#pack(body) : [body];
     const node = [kind, packed, prototype, lock, kind === PLAIN || keys.length === 0 ? undefined : this.#pack(object, keys, true)];
     return node.slice(0, node.findLastIndex((part) => part !== undefined) + 1);
   }
 
-  // keys returns those of an object's properties, if each is one that an assignment makes.
-  #keys(object) {
+  // keys returns those of an object's properties that do not come with it, if each is one that an assignment makes. Hidden ones may be
+  // those of a class, whose shape tells whether they are.
+  #keys(object, isOwn = () => false, hasHidden = false) {
     if (Array.isArray(object) && object.length > MOST_LISTED) return range(object.length);
-    const keys = Reflect.ownKeys(object).filter((key) => !(key === 'length' && Array.isArray(object)));
-    const isFrozen = !Object.isExtensible(object) && Object.isFrozen(object);
-    const isPlain = ({ enumerable, writable }) => enumerable && (writable || (writable === false && isFrozen));
+    if (viewName(object) !== undefined && ofArray[1](object) > MOST_LISTED) return [];
+    const keys = Reflect.ownKeys(object).filter((key) => !isOwn(key, Object.getOwnPropertyDescriptor(object, key)));
+    const lock = lockOf(object);
+    const [isLocked, isFrozen] = [lock >= 2, lock === 3];
+    const isPlain = ({ enumerable, writable, configurable }) => (enumerable || hasHidden) && configurable !== isLocked && (writable || (writable === false && isFrozen));
     const other = keys.find((key) => typeof key === 'symbol' || key === '__proto__' || !isPlain(Object.getOwnPropertyDescriptor(object, key)));
     if (other !== undefined) throw new Lost(`holds a property that is computed, hidden, read-only or named by a symbol (${cutText(String(other), 60)})`);
     if (keys.length > MANY) this.#use(ENTRY_BYTES * keys.length, 0);
@@ -227,14 +237,29 @@ class Freezer {
     if (isClass(f) && /\bstatic\s+#[\w$]+(?!\s*[\w$(])/.test(source)) throw this.#lost('a class with static private fields');
     if (!isClass(f) && /\bsuper\b/.test(source)) throw this.#lost('a method that uses super');
     this.#use(FUNCTION_BYTES, 0);
-    const keys = Object.keys(f);
+    const keys = this.#keys(f, ofSource(f, ['length', 'name', 'prototype', 'arguments', 'caller']), true);
     const prototype = types.isGeneratorFunction(f) ? undefined : Object.getOwnPropertyDescriptor(f, 'prototype')?.value;
     if (isReference(prototype) && ownerOf(prototype) !== f) keys.push('prototype');
     // Properties added to it later are not in the source.
-    else if (prototype && (Object.keys(prototype).length > 0 || Object.getPrototypeOf(prototype) !== Object.prototype)) this.#id(prototype);
+    else if (prototype && (isClass(f) || Reflect.ownKeys(prototype).length > 1 || Object.getPrototypeOf(prototype) !== Object.prototype || lockOf(prototype))) this.#id(prototype);
     const standard = functionPrototypes.find((each) => each === Object.getPrototypeOf(f));
-    return this.#node(FUNCTION, [source, String(f.name), isClass(f)], f, standard, keys);
+    return this.#node(FUNCTION, [source, String(f.name), isClass(f), shapeOf(f)], f, standard, keys);
   }
+}
+
+// ofSource tells which properties of a function or its prototype its source makes.
+function ofSource(f, names) {
+  const source = isClass(f) ? sourceOf(f) : '';
+  const isInSource = (value) => value === undefined || (typeof value === 'function' && source.includes(sourceOf(value)));
+  return (key, { enumerable, value, get, set }) => !enumerable && (names.includes(key) || [value, get, set].every(isInSource));
+}
+
+// lockOf returns 1 for an object without new properties, 2 for a sealed one, and 3 for a frozen one.
+function lockOf(object) {
+  if (Object.isExtensible(object)) return undefined;
+  // V8 takes an empty array that is sealed for a frozen one.
+  const isFrozen = Object.isFrozen(object) && !(Array.isArray(object) && Object.getOwnPropertyDescriptor(object, 'length').writable);
+  return isFrozen ? 3 : Object.isSealed(object) ? 2 : 1;
 }
 
 function range(length) {

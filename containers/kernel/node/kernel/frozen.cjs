@@ -53,11 +53,11 @@ class Frozen {
       mkdirSync(pathApi.dirname(file), { recursive: true });
       const all = quick ? this.#ifSmall(limit, seconds) : smallestFirst(this.#kernel.variables.list());
       writer = new FrozenWriter(file, limit);
-      writer.chunk({ environment: this.#environmentChanges(), folder: folder() });
+      writer.chunk({ environment: this.#environmentChanges(), folder: folder(), names: all.map(({ name }) => name), at_ms: Date.now() });
       const { kept, lost } = this.#freezeVariables(writer, seconds, all, quick);
       if (kept === 0 && lost.length > 0) throw new Error(`nothing could be kept: ${lost[0].name} is ${lost[0].why}`);
       const told = report(kept, lost);
-      writer.finish({ ...told, at_ms: Date.now() }, !quick);
+      writer.finish(told, !quick);
       return { ...told, bytes: writer.size };
     } catch (error) {
       return { ...report(0, []), bytes: 0, why: failure(error) };
@@ -76,7 +76,8 @@ class Frozen {
 
   #freezeVariables(writer, seconds, all, quick) {
     const { post, importer, variables, heapLimit, constants } = this.#kernel;
-    const known = new Known(variables.before(), importer.imported); // the first takes 50 ms
+    const changed = all.filter(({ how, value }) => how === 'property' && variables.intrinsics.isNew(value)).map(({ value }) => value);
+    const known = new Known(variables.before(), importer.imported, new Set(changed)); // the first takes 50 ms
     if (!quick) makeRoom(post, heapLimit);
     const isOver = timeLimit(seconds, quick);
     const freezer = new Freezer(writer, known, (f) => scopesOf(post, f), isOver, { limit: heapLimit, used: usedHeap() });
@@ -108,17 +109,21 @@ class Frozen {
     let file = null;
     try {
       file = new FrozenReader(pathApi.resolve(workDir, path));
-      const earlier = file.earlierNames();
-      if (earlier !== null) return { ...report(0, earlier.map((name) => ({ name, why: 'written by an earlier version of the sandbox' }))), at_ms: 0 };
-      const [[around], ...chunks] = file.chunks();
-      const [{ lost, lost_total: total, at_ms: at }] = chunks.pop() ?? [{}];
-      if (!Array.isArray(lost)) throw new Error('the file is cut off');
+      const [first, ...chunks] = file.chunks();
+      const [around] = first ?? [];
+      if (!Array.isArray(around?.names)) throw new Error('the file is damaged');
+      const last = chunks.at(-1)?.[0];
+      const { lost, lost_total: total } = Array.isArray(last?.lost) ? last : { lost: [], lost_total: 0 };
       const waker = new Waker(chunks, variables, importer, until);
       const moved = restore(around);
       const woken = await waker.wake();
       constants(woken.filter(({ isConstant }) => isConstant === true).map(({ name }) => name));
+      const isTold = new Set([...woken, ...waker.lost, ...lost].map(({ name }) => name));
+      const damaged = total > lost.length ? [] : around.names.filter((name) => !isTold.has(name)).map((name) => ({ name, why: 'the file is damaged' }));
       const more = Math.max(0, (Number(total) || 0) - lost.length);
-      return { ...report(woken.length, [...lost, ...moved, ...waker.lost], more), at_ms: Number(at) || 0 };
+      const back = new Set(variables.intrinsics.changes().map(({ name }) => name)); // a package has changed it anew
+      const named = [...lost, ...moved, ...waker.lost, ...damaged].filter(({ name }) => !back.has(name));
+      return { ...report(woken.length, named, more), at_ms: Number(around.at_ms) || 0 };
     } catch (error) {
       return { ...report(0, []), at_ms: 0, why: failure(error) };
     } finally {

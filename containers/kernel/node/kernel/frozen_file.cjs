@@ -1,15 +1,16 @@
 'use strict';
 /*
- * The snapshot of variables: a magic, and chunks by v8.serialize, each with its length before it and its blobs behind it.
- * The first one describes the surroundings, the last one lists the lost variables and proves that the file is whole. Only then the file
- * takes its name.
+ * The snapshot of variables: a magic, and chunks by v8.serialize, each with its length and that of its blobs before it and the blobs
+ * behind it. The first one describes the surroundings and has all names, the last one lists the lost variables. Then the file takes its
+ * name.
  */
 
 const fs = require('node:fs');
 const v8 = require('node:v8');
 
 const { closeSync, fstatSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeFileSync } = fs;
-const MAGIC = 'code-sandbox-mcp frozen javascript 2\n';
+const MAGIC = 'code-sandbox-mcp frozen javascript 3\n';
+const HEAD = 16; // bytes before a chunk
 const PART = 64 << 20; // a call reads no more than 2 GiB
 
 /** FrozenWriter writes such a file beside path, and puts it there in the end. */
@@ -29,9 +30,10 @@ class FrozenWriter {
   /** chunk writes values and buffers, or returns false where the file would become too large. */
   chunk(values, blobs = []) {
     const bytes = v8.serialize([values, blobs.map(({ byteLength }) => byteLength)]);
-    const head = Buffer.alloc(8);
-    head.writeDoubleBE(bytes.length);
+    const head = Buffer.alloc(HEAD);
     const parts = [head, bytes, ...blobs.map((blob) => new Uint8Array(blob))];
+    head.writeDoubleBE(bytes.length);
+    head.writeDoubleBE(parts.reduce((sum, { length }) => sum + length, -HEAD - bytes.length), 8);
     if (parts.reduce((sum, { length }) => sum + length, this.size) > this.limit) return false;
     parts.forEach((part) => this.#write(part));
     return true;
@@ -57,7 +59,7 @@ class FrozenWriter {
   }
 }
 
-/** FrozenReader reads such a file. It throws where that is cut off or none. */
+/** FrozenReader reads such a file. */
 class FrozenReader {
   #fd;
   #left;
@@ -69,26 +71,27 @@ class FrozenReader {
     this.magic = this.#left < MAGIC.length ? '' : this.#read(MAGIC.length).toString('latin1');
   }
 
-  /** chunks gives [values, blobs] of each chunk. */
+  /** chunks gives [values, blobs] of each chunk, and null for a damaged one, up to where the file is cut off. It throws if it is none. */
   *chunks() {
     if (this.magic !== MAGIC) throw new Error('the file is of another kind or version');
-    while (this.#left > 0) {
-      const [values, lengths] = v8.deserialize(this.#read(this.#read(8).readDoubleBE()));
-      yield [values, lengths.map((length) => this.#read(length).buffer)];
-    }
+    for (let chunk; (chunk = this.#chunk()) !== undefined; ) yield chunk;
   }
 
-  /** earlierNames lists the variables of a file of the version before this, or returns null. */
-  earlierNames() {
-    if (this.magic !== MAGIC.replace('2', '1')) return null;
-    const names = [];
-    while (this.#left > 0) {
-      const head = this.#read(9);
-      const section = this.#read(head.readDoubleBE(1));
-      const [, operation, name] = head[0] === 2 ? v8.deserialize(section) : [];
-      if (operation === 4 && typeof name === 'string') names.push(name);
+  #chunk() {
+    let parts;
+    try {
+      const head = this.#read(HEAD);
+      parts = [head.readDoubleBE(), head.readDoubleBE(8)].map((length) => this.#read(length));
+    } catch {
+      return undefined;
     }
-    return names;
+    try {
+      const [values, lengths] = v8.deserialize(parts[0]);
+      let at = 0;
+      return [values, lengths.map((length) => parts[1].buffer.slice(at, (at += length)))];
+    } catch {
+      return null;
+    }
   }
 
   #read(length) {

@@ -40,20 +40,6 @@ function installLibraries() {
   install('sandbox', '../../lib/node/sandbox.js');
 }
 
-/** features returns the optional abilities of this kernel. */
-function features(workDir) {
-  if (typeof moduleApi.stripTypeScriptTypes === 'function') return ['typescript'];
-  const require_ = moduleApi.createRequire(pathApi.join(workDir, 'cell.js'));
-  const hasPackage = (name) => {
-    try {
-      return require_.resolve(name) !== '';
-    } catch {
-      return false; // not in this image
-    }
-  };
-  return ['typescript', 'esbuild'].some(hasPackage) ? ['typescript'] : [];
-}
-
 /**
  * installKill lets code send its own process a signal that it lives on after: Node takes its contexts down before it sends
  * itself one, but does not know itself by the number of another thread.
@@ -67,4 +53,4 @@ function installKill() {
   };
 }
 
-module.exports = { defineGlobal, features, installKill, installLibraries, installModule };
+module.exports = { defineGlobal, installKill, installLibraries, installModule };

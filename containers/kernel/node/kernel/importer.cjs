@@ -3,6 +3,8 @@
 
 const moduleApi = require('node:module');
 const pathApi = require('node:path');
+const { pathToFileURL } = require('node:url');
+const vmApi = require('node:vm');
 const { promiseThen } = require('./builtins.cjs');
 
 // The name under which this source appears in stack traces, so that it can be cut out of them.
@@ -10,26 +12,28 @@ const KERNEL_SCRIPT = 'code-sandbox-kernel';
 
 /**
  * Importer implements import(), import.meta and static imports of cells: V8's REPL mode resolves
- * none of them. Specifiers resolve as from a file in the
- * current directory.
+ * none of them. Specifiers resolve as require's do, as from a file in the work directory.
  */
 class Importer {
-  #byFolder = new Map();
-  imported = new Map(); // where each module came from, by its namespace
+  #import;
+  imported = new Map(); // the specifier of each module, by its namespace
   failed = () => {}; // hears of each error
 
-  /** load is an import() that Node lets a script of its own make. */
-  constructor(workDir, load) {
-    this.workDir = workDir;
-    this.importByBoot = load;
+  /** enter sets the work directory. */
+  enter(workDir) {
+    this.filename = pathApi.join(workDir, 'cell.js');
+    this.require = moduleApi.createRequire(this.filename);
+    const code = `(name, options) => import(name, options)\n//# sourceURL=${KERNEL_SCRIPT}`;
+    const { USE_MAIN_CONTEXT_DEFAULT_LOADER: importModuleDynamically } = vmApi.constants;
+    this.#import = new vmApi.Script(code, { filename: this.filename, importModuleDynamically }).runInThisContext();
   }
 
-  /** call imports as import(specifier, options) does in a module of the folder. */
-  call(specifier, options, folder = this.folder()) {
+  /** call imports as import(specifier, options) does in a module of the work directory. */
+  call(specifier, options) {
     const name = String(specifier);
     const own = name.endsWith('.json') && options === undefined ? { with: { type: 'json' } } : options;
-    const loading = this.#from(folder)(name, own);
-    promiseThen(loading, (namespace) => this.imported.set(namespace, { specifier: name, folder }), (error) => this.failed(error));
+    const loading = this.#import(name, own);
+    promiseThen(loading, (namespace) => this.imported.set(namespace, name), (error) => this.failed(error));
     return loading;
   }
 
@@ -42,10 +46,7 @@ class Importer {
   }
 
   get meta() {
-    const { pathToFileURL } = require('node:url');
-    const dirname = this.folder();
-    const filename = pathApi.join(dirname, 'cell.js');
-    const require_ = moduleApi.createRequire(filename);
+    const { filename, require: require_ } = this;
     const isPath = /^\.{0,2}\//;
     const resolve = (specifier) =>
       moduleApi.isBuiltin(specifier)
@@ -53,44 +54,7 @@ class Importer {
         : isPath.test(specifier)
           ? new URL(specifier, pathToFileURL(filename)).href
           : pathToFileURL(require_.resolve(specifier)).href;
-    return { url: pathToFileURL(filename).href, dirname, filename, resolve, main: true };
-  }
-
-  folder() {
-    try {
-      return process.cwd();
-    } catch {
-      return this.workDir; // the current directory was deleted
-    }
-  }
-
-  #from(folder) {
-    let load = this.#byFolder.get(folder);
-    if (load === undefined) {
-      load = this.#make(pathApi.join(folder, 'cell.js'));
-      this.#byFolder.set(folder, load);
-    }
-    return load;
-  }
-
-  #make(filename) {
-    const vm = require('node:vm');
-    const importModuleDynamically = vm.constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER;
-    if (importModuleDynamically === undefined) return this.#makeByRequire(filename);
-    const code = `(name, options) => import(name, options)\n//# sourceURL=${KERNEL_SCRIPT}`;
-    const script = new vm.Script(code, { filename, importModuleDynamically });
-    return script.runInThisContext();
-  }
-
-  // Before Node 20.12 only a script of Node's own can import, and always from where the
-  // process began: resolve as require does and import by URL.
-  #makeByRequire(filename) {
-    const { pathToFileURL } = require('node:url');
-    const require_ = moduleApi.createRequire(filename);
-    return async (name, options) => {
-      const resolved = moduleApi.isBuiltin(name) ? name : require_.resolve(name);
-      return this.importByBoot(pathApi.isAbsolute(resolved) ? pathToFileURL(resolved).href : resolved, options);
-    };
+    return { url: pathToFileURL(filename).href, dirname: pathApi.dirname(filename), filename, resolve, main: true };
   }
 }
 

@@ -2,6 +2,7 @@
 /* A kernel: the process that user code lives in. */
 
 const fs = require('node:fs');
+const moduleApi = require('node:module');
 const net = require('node:net');
 const vm = require('node:vm');
 const workerThreads = require('node:worker_threads');
@@ -10,7 +11,7 @@ const { getHeapStatistics, promiseHooks: { onInit } } = require('node:v8');
 // code gives a program would end with the run.
 require('node:child_process');
 const { Asker } = require('../common/ask.cjs');
-const { promiseThen } = require('./builtins.cjs');
+const { promiseThen, setImmediate } = require('./builtins.cjs');
 const { writeAll } = require('./bytes.cjs');
 const { Cell, readsAsObject } = require('./cell.cjs');
 const { fillConsole } = require('./console.cjs');
@@ -21,19 +22,17 @@ const { EventLoop } = require('./event_loop.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
 const { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, RUNNING, RUNS, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
 const { Frozen } = require('./frozen.cjs');
-const { defineGlobal, features, installKill, installLibraries, installModule } = require('./globals.cjs');
+const { defineGlobal, installKill, installLibraries, installModule } = require('./globals.cjs');
 const { Importer } = require('./importer.cjs');
 const { inspect, whole } = require('./inspect.cjs');
 const { KernelOutput } = require('./kernel_output.cjs');
 const { Pipes } = require('./pipes.cjs');
 const { RunContext } = require('./run_context.cjs');
-const { cutText, isText } = require('../common/text.cjs');
+const { cutText, isText, leftOut } = require('../common/text.cjs');
 const { CLOSED, Started } = require('./started.cjs');
-const { LeakedFds } = require('./leaked_fds.cjs');
 const { Loaded } = require('./loaded.cjs');
 const { serveTypeScript } = require('./typescript_files.cjs');
-const { Unfinished } = require('./unfinished.cjs');
-const { resumeImmediates, startImmediate } = require('./turns.cjs');
+const { Unfinished, isAnythingLeft } = require('./unfinished.cjs');
 const { Variables } = require('./variables.cjs');
 const { Warnings } = require('./warnings.cjs');
 const { KERNEL_FD, MAX_BLOB, MAX_FRAME_IN, MAX_HEADER } = require('../common/wire.cjs');
@@ -44,11 +43,12 @@ const TRANSLATE_MS = 20_000;
 const BACKGROUND_BYTES = 1 << 20; // of one frame
 // f<T>(x), say. A list is one of types behind "new", or where it has the name of one: else it may be of comparisons.
 const TYPE_ARGUMENTS = /\bnew\s+[\w$.]+<[^;<>=()]+>+\(|[\w$]<(?:[^;<>=(),]+|[^;<>=()]*\b(?:string|number|boolean|bigint|object|unknown|any|[A-Z]\w*)\b[^;<>=()]*)>+\(/;
+const MODULE_OR_ASSIGNMENT = /^#!|=|\+\+|--|\b(?:import|export|for)\b/;
 const { chdir } = process;
 
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
 class Kernel {
-  #boot; // {watcherFile, load} from main.cjs
+  #file; // main.cjs
   #heapLimit = heapLimit();
   settings = { workDir: '/', outputBytes: 0, imageBytes: 0 }; // until init
   #context = new RunContext();
@@ -59,22 +59,19 @@ class Kernel {
   #hasBegun = false; // a run, by the bytes that are being read
   #hasRun = false;
   #stdin = null; // each run's own, as that of each script: it is read once
-  #constants = null; // a pattern of the names that assignments in the next code are looked for
   #interruptState = new Int32Array(new SharedArrayBuffer(4 * CELLS));
   #asker = null;
   #pipes = new Pipes();
   #finished = ''; // the id of the last finished run
-  #leakedFds = null; // files left open by interrupted calls
   #loaded = new Loaded('/');
-  #started = null;
   #warnings = null;
   #frozen = null;
   #waking = null; // a promise of its end, while variables are read
   #loop = null;
   #thrown = null; // the last exception out of a timer, with the timer's run
 
-  constructor(boot) {
-    this.#boot = boot;
+  constructor(file) {
+    this.#file = file;
   }
 
   start() {
@@ -88,13 +85,13 @@ class Kernel {
     const session = newSession();
     this.post = session.post.bind(session);
     this.#installGlobals();
-    this.#loop = new EventLoop(this.#openChannel(), this.#started);
+    this.#loop = new EventLoop(this.#openChannel());
   }
 
   #startWatcher() {
     const channel = new workerThreads.MessageChannel();
     const workerData = { interruptState: this.#interruptState.buffer, port: channel.port2, heapLimit: this.#heapLimit };
-    const worker = new workerThreads.Worker(this.#boot.watcherFile, {
+    const worker = new workerThreads.Worker(this.#file, {
       workerData,
       transferList: [channel.port2],
       argv: [],
@@ -144,7 +141,6 @@ class Kernel {
   #onFrame(frame) {
     this.#context.reset();
     this.#evaluator.reset();
-    resumeImmediates();
     if (frame.type === 'init') this.#onInit(frame);
     else if (frame.type === 'bind') this.#frozen.bind(frame.env);
     else if (frame.type === 'run') this.#onceAwake(frame);
@@ -164,7 +160,7 @@ class Kernel {
 
   #onceAwake(frame) {
     if (this.#waking === null) return this.#tryRun(frame);
-    promiseThen(this.#waking, () => startImmediate(() => {
+    promiseThen(this.#waking, () => setImmediate(() => {
       if (this.#finished !== frame.id) this.#onFrame(frame);
     }));
   }
@@ -172,7 +168,7 @@ class Kernel {
   // A run and its interrupt can arrive together, before the run's first ticks and promises. Ending it at once would
   // leave those to run afterwards and delay the next run.
   #onceBegun(act) {
-    if (this.#hasBegun) startImmediate(act);
+    if (this.#hasBegun) setImmediate(act);
     else act();
   }
 
@@ -189,17 +185,17 @@ class Kernel {
     } catch (error) {
       this.send({ type: 'log', message: `cannot enter ${workDir}: ${error.message}` });
     }
-    this.importer.workDir = workDir;
+    this.importer.enter(workDir);
     installModule(workDir);
     this.#loaded = new Loaded(workDir);
     const { importer, post } = this;
     importer.failed = (error) => this.#nameFile(error);
     const variables = new Variables(post);
-    this.#frozen = new Frozen({ workDir, importer, post, variables, heapLimit: this.#heapLimit, constants: (names) => this.#addConstants(names) });
+    this.#frozen = new Frozen({ workDir, importer, post, variables, heapLimit: this.#heapLimit, constants: (names) => this.#translate({ what: 'constants', names }) ?? [] });
     serveTypeScript((question) => this.#translate({ ...question, workDir }), (path, isAsked) => this.#loaded.add(path, isAsked), (path) => this.#loaded.read(path));
-    this.send({ type: 'hello', pid: process.pid, version: process.version.slice(1), features: features(workDir) });
+    this.send({ type: 'hello', pid: process.pid, version: process.version.slice(1), features: moduleApi.stripTypeScriptTypes ? ['typescript'] : [] });
     for (const name of preload) promiseThen(this.importer.call(name), undefined, () => {});
-    startImmediate(() => this.#warmUp());
+    setImmediate(() => this.#warmUp());
   }
 
   // warmUp goes the way of a run once while nobody waits, so that the first run need not
@@ -214,7 +210,7 @@ class Kernel {
   // Globals ---------------------------------------------------------------------
 
   #installGlobals() {
-    this.importer = new Importer(process.cwd(), this.#boot.load);
+    this.importer = new Importer();
     const $const = () => {
       throw new TypeError('Assignment to constant variable.');
     };
@@ -229,8 +225,7 @@ class Kernel {
     this.#installExit();
     installKill();
     this.#warnings = new Warnings(() => this.#owner(), (...told) => this.write(...told));
-    this.#leakedFds = new LeakedFds();
-    this.#started = new Started({
+    new Started({
       owner: () => this.#owner(),
       callBack: (run, action) => this.#callBack(run, action),
       write: (run, fd, bytes) => this.write(run, fd, bytes),
@@ -275,7 +270,7 @@ class Kernel {
   // terminate stops the JavaScript that is running, past every catch and finally, and calls
   // after from the event loop: again and again, as the termination may hit that as well.
   #terminate(after) {
-    startImmediate(after);
+    setImmediate(after);
     const again = setInterval(() => {
       after();
       clearTimeout(again);
@@ -341,7 +336,6 @@ class Kernel {
     const run = newRun(frame);
     const { cell } = run;
     this.#run = run;
-    run.mark = this.#loop.mark();
     this.#hasBegun = true;
     Atomics.store(this.#interruptState, MEMORY, 0); // a late interrupt of the run before
     Atomics.add(this.#interruptState, RUNS, 1);
@@ -350,14 +344,15 @@ class Kernel {
     // JavaScript takes some of these for comparisons.
     const isTyped = TYPE_ARGUMENTS.test(code) && this.#use(cell, this.#untyped(run));
     run.untyped &&= isTyped;
-    if (!isTyped && (/\b(?:const|import|export)\b/.test(code) || cell.code.startsWith('#!') || this.#constants?.test(code))) {
+    if (!isTyped && MODULE_OR_ASSIGNMENT.test(cell.code)) {
       const answer = this.#translate({ what: 'cell', code: cell.code });
       this.#use(cell, answer);
       run.refused = answer?.error ?? null;
     }
-    if (cell.evaluated === cell.code && readsAsObject(cell.code)) cell.use({ code: `(${cell.code}\n)`, prefix: 1 });
+    if (cell.evaluated === cell.code && readsAsObject(cell.code)) cell.use({ code: `(${cell.code}\n)`, places: [[0, 1, 1, false], [1, 1, 1, true]] });
     if (frame.before) vm.runInThisContext(frame.before);
     this.#evaluate(run);
+    this.#wait(run);
   }
 
   // nameFile adds the place of a module's syntax error, which V8 gives to Node alone.
@@ -385,28 +380,17 @@ class Kernel {
   }
 
   // translate asks the watcher to turn code that V8's REPL mode refuses into code that it accepts. It returns {code,
-  // prefix, map}, {error}, or null if there is nothing to translate. It blocks, so that nothing happens between a cell's
+  // places, map}, {error}, or null if there is nothing to translate. It blocks, so that nothing happens between a cell's
   // translation and its evaluation.
   #translate(question) {
     return this.#asker.ask(question, TRANSLATE_MS);
   }
 
-  #addConstants(names) {
-    const answer = this.#translate({ what: 'constants', names });
-    this.#useConstants(answer);
-    return answer?.names ?? [];
-  }
-
   // use sets the translation of a cell, if there is one, and reports whether there was.
   #use(cell, answer) {
-    this.#useConstants(answer);
     if (answer?.code === undefined) return false;
-    cell.use(answer);
+    cell.use(answer, answer.earlier);
     return true;
-  }
-
-  #useConstants(answer) {
-    if (answer?.constants !== undefined) this.#constants = answer.constants && new RegExp(answer.constants);
   }
 
   // Code can remove these, or put its own first.
@@ -520,9 +504,10 @@ class Kernel {
     run.firstError ??= (outOfPlace && run.refused) || { ...first, ...position };
     const answer = this.#redeclared(run, message) ?? this.#untyped(run);
     if (this.#use(cell, answer)) return true;
-    // V8 stops at the first type; the real error of TypeScript is further down.
+    // V8 stops at the first type; the real error of TypeScript is behind it.
     const { error } = answer ?? {};
-    if (error?.isNamed || error?.line > run.firstError.line) run.firstError = error;
+    const { line, column: at } = run.firstError;
+    if (error?.isNamed || error?.line > line || (error?.line === line && error.column > at)) run.firstError = error;
     this.#finish(run, { outcome: 'failed', error: describeSyntaxError(run.firstError, cell, this.settings.outputBytes) });
     return false;
   }
@@ -534,10 +519,9 @@ class Kernel {
     if (name === undefined || run.tried.has(name)) return null;
     const existing = Object.getOwnPropertyDescriptor(globalThis, name);
     run.tried.set(name, existing !== undefined && !existing.configurable ? 'var' : 'lexical');
-    const { evaluated, prefix, moved } = run.cell;
+    const { evaluated, stages } = run.cell;
     const answer = this.#translate({ what: 'redeclare', code: evaluated, names: run.tried });
-    if (answer?.code === undefined) return null;
-    return { code: answer.code, prefix: prefix + answer.prefix, map: run.map, moved };
+    return answer?.code === undefined ? null : { ...answer, earlier: stages };
   }
 
   #untyped(run) {
@@ -545,14 +529,13 @@ class Kernel {
     run.untyped = true;
     const { code } = run.cell;
     const { workDir } = this.settings;
-    const answer = this.#translate({ what: 'typescript', code, workDir, earlier: code.includes('@') ? Cell.earlier() : [] });
-    run.map = answer?.map;
-    return answer;
+    return this.#translate({ what: 'typescript', code, workDir });
   }
 
   #onValue(run, value) {
     if (require('node:util').types.isPromise(value)) {
       // The last expression is often the call of an async main: its end is the run's.
+      run.awaited = value;
       this.#context.run(run, () => {
         promiseThen(value, (settled) => this.#onValue(run, settled), (reason) => this.#onThrown(run, reason));
       });
@@ -578,41 +561,67 @@ class Kernel {
       return null;
     }
     const { outputBytes } = this.settings;
-    return cutText(whole((more) => inspect(value, more), outputBytes), outputBytes);
+    const text = whole((more) => inspect(value, more), outputBytes);
+    const cut = cutText(text, outputBytes);
+    run.resultLeft = leftOut(text, cut);
+    return cut;
   }
 
-  // A run is over when its value is there and everything that it started ended. Callbacks already due get their turn.
+  // A run is over when its value is there and everything that it started ended.
   #settle(run, result) {
+    if (run.finished) return;
+    run.result = result;
     run.isEnding = true;
-    startImmediate(() => {
-      // V8 does not number compilations.
-      if (this.#loop.mark() === run.mark + 1 && !/\bWebAssembly\b/.test(run.cell.code)) this.#end(run, result, false);
-      else this.#wait(run, (isLeft) => this.#onLast(run, result, isLeft));
-    });
-  }
-
-  #wait(run, over) {
-    if (run.finished) return;
     Atomics.store(this.#interruptState, IN_RUN, ENDING);
-    this.#loop.wait(run, over);
+    this.#wait(run);
   }
 
-  #onLast(run, result, isLeft) {
+  #wait(run) {
+    if (!run.finished) this.#loop.wait(run, (isLeft) => this.#onLast(run, isLeft));
+  }
+
+  #onLast(run, isLeft) {
     if (run.finished) return;
-    if (isLeft || process.listenerCount('beforeExit') === 0) return this.#end(run, result, isLeft);
+    if (!run.isEnding) return this.#onStuck(run);
+    if (isLeft || run.isTold || process.listenerCount('beforeExit') === 0) return this.#end(run, isLeft);
     run.isTold = true;
     this.#callBack(run, () => process.emit('beforeExit', exitNumber(process.exitCode)));
-    this.#wait(run, (isLeftThen) => this.#end(run, result, isLeftThen));
+    this.#wait(run);
   }
 
-  #end(run, result, isLeft) {
+  // onStuck ends a run whose value nothing can make any more. What earlier runs have left may still do so: the kernel looks again.
+  #onStuck(run) {
+    if (isAnythingLeft()) return this.#loop.pause(() => run.isEnding || this.#wait(run));
+    // A script does not await its last expression.
+    if (run.awaited) return this.#settle(run, this.#context.run(run, () => this.#show(run, run.awaited)));
+    const places = this.#translate({ what: 'awaits', code: run.cell.code });
+    const [place] = places?.length === 1 ? places : [];
+    const [name, message] = ['Warning', 'Detected unsettled top-level await'];
+    const traceback = `${name}: ${message} at ${place ? run.cell.excerpt(place.line, place.column) : run.cell.name}`;
+    this.#finish(run, { outcome: 'failed', exitCode: exitNumber(process.exitCode ?? 13), error: { name, message, traceback } });
+  }
+
+  #end(run, isLeft) {
+    const { result } = run;
     run.isDone = !isLeft;
     let exitCode = exitNumber(process.exitCode);
-    if (!isLeft && !run.isTold && callsTests(run.cell.code)) {
+    if (!isLeft && !run.isTold && this.#callsTests(run.cell.code)) {
       this.write(run, 2, Buffer.from('note: node:test reports once in an interpreter, so nothing is known of these tests. Run them with fresh: true, or as a file with node --test.\n'));
       exitCode ||= 1;
     }
     this.#finish(run, { outcome: exitCode === 0 ? 'completed' : 'exited', exitCode, result });
+  }
+
+  // callsTests reports whether code calls functions of node:test that are its own variables.
+  #callsTests(code) {
+    try {
+      if (!process.moduleLoadList.includes('NativeModule internal/test_runner/harness')) return false;
+      const { test, it, describe, suite } = require('node:test');
+      const called = this.#translate({ what: 'calls', code });
+      return called.some((name) => [test, it, describe, suite].includes(vm.runInThisContext(`typeof ${name} === 'function' && ${name}`)));
+    } catch {
+      return false; // code broke a built-in that this needs
+    }
   }
 
   #onThrown(run, thrown) {
@@ -669,17 +678,16 @@ class Kernel {
     this.#endInterrupt(hit);
     this.#loop.stop();
     this.#context.reset();
-    this.#leakedFds.close();
     run.finished = true;
     this.#finished = run.id;
     run.cancelled ||= outcome.outcome === 'interrupted';
     this.#run = null;
-    const done = { type: 'done', id: run.id, exit: outcome.exitCode, goes_on: this.#leave(run, outcome), largest: this.#largest(outcome) };
+    const done = { type: 'done', id: run.id, exit: outcome.exitCode, goes_on: this.#leave(run, outcome), largest: this.#largest(outcome), result_left: run.resultLeft };
     const { result, error } = outcome;
     // Control characters take six bytes each in JSON.
     if (!this.send({ ...done, result, error })) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
     this.#forget(run); // a later rejection of it is ignored
-    startImmediate(() => this.#evaluator.release());
+    setImmediate(() => this.#evaluator.release());
   }
 
   // largest returns the variables that take most memory, for a run that was interrupted for want of it.
@@ -694,7 +702,7 @@ class Kernel {
 
   #leave(run, { outcome }) {
     try {
-      if (run.cancelled) this.#started.end(run);
+      if (run.cancelled) run.unfinished.end();
       const names = run.unfinished.leave(outcome === 'failed');
       process.removeAllListeners('beforeExit'); // it was their run's end
       return run.cancelled || run.isDone ? [] : names;
@@ -746,18 +754,6 @@ function newRun({ id, code = '', linger_ms: lingerMs = 2000 }) {
 function heapLimit() {
   const flag = /--max-old-space-size=(\d+)/.exec(process.execArgv.join(' '));
   return flag === null ? getHeapStatistics().heap_size_limit : flag[1] * (1 << 20);
-}
-
-/** callsTests reports whether code calls functions of node:test with a title, which may be its own variables. */
-function callsTests(code) {
-  try {
-    if (!process.moduleLoadList.includes('NativeModule internal/test_runner/harness')) return false;
-    const tests = require('node:test');
-    const called = ['test', 'it', 'describe', 'suite'].filter((name) => new RegExp(`(?<![\\w$.])${name}(?:\\.\\w+)?\\(\\s*['"\`]`).test(code));
-    return called.some((name) => tests[name] === vm.runInThisContext(`typeof ${name} === 'function' && ${name}`));
-  } catch {
-    return false; // code broke a built-in that this needs
-  }
 }
 
 /** shorter cuts the texts of a run's outcome. */

@@ -2,7 +2,7 @@
 /* The text of a page that code shows. */
 
 const MOST_CHARS = 500_000; // of a page that are read
-const UNSEEN = /<!--[^]*?-->|<(head|script|style|svg|template)\b[^]*?<\/\1\s*>/gi;
+const UNSEEN = /<!--[^]*?-->|<[!?][^>]*>|<(head|script|style|svg|template)\b[^]*?<\/\1\s*>/gi;
 const PIECE = /<(\/?)([a-z][a-z0-9]*)[^>]*>|[^<]+|</gi;
 const BLOCKS = new Set('blockquote br caption div dd dt h1 h2 h3 h4 h5 h6 hr li p pre section ul ol'.split(' '));
 const ENTITIES = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: ' ' };

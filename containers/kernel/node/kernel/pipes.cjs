@@ -3,7 +3,6 @@
 
 const { closeSync, fstatSync, openSync } = require('./builtins.cjs');
 const { writeAll } = require('./bytes.cjs');
-const { inode } = require('./descriptors.cjs');
 
 /** Pipes opens 1 and 2 once more: code that closes or replaces those keeps its console that way. */
 class Pipes {
@@ -49,6 +48,15 @@ class Pipes {
       if (before !== fd) closeSync(before);
     }
     this.repair();
+  }
+}
+
+/** inode is the number of the file that fd is open on, -1 where it is not open. */
+function inode(fd) {
+  try {
+    return fstatSync(fd).ino;
+  } catch {
+    return -1;
   }
 }
 

@@ -7,6 +7,7 @@ const SAMPLE = 32;
 const DEEP = 6;
 const MOST_SEEN = 100_000; // objects, as remembering them takes memory too
 const HEADER = 24;
+const [countOfMap, countOfSet] = [Map, Set].map(({ prototype }) => (() => {}).call.bind(Object.getOwnPropertyDescriptor(prototype, 'size').get));
 
 /** sizesOf returns {name, size_bytes} of variables, the largest first; those that there is no time for are left out. */
 function sizesOf(variables, ms) {
@@ -46,7 +47,7 @@ function sampledOf(collection, deep, look) {
   const items = [];
   const entries = types.isMap(collection) ? Map.prototype.entries.call(collection) : Set.prototype.entries.call(collection);
   for (const entry of entries) if (items.push(entry) === SAMPLE) break;
-  const { size } = collection;
+  const size = types.isMap(collection) ? countOfMap(collection) : countOfSet(collection);
   return items.length === 0 ? 0 : (size / items.length) * sampled(items.length * 2, (i) => items[i >> 1][i & 1], deep, look) + 16 * size;
 }
 

@@ -33,6 +33,15 @@ function scopesOf(post, f) {
   return scopes;
 }
 
+/** shapeOf tells which properties a function or a prototype has, but not their values. */
+function shapeOf(object) {
+  const shapes = Reflect.ownKeys(object).map((key) => {
+    const { enumerable, writable, get, set } = Object.getOwnPropertyDescriptor(object, key);
+    return [String(key), enumerable, writable, get && sourceOf(get), set && sourceOf(set)].join();
+  });
+  return shapes.sort().join('\n');
+}
+
 /** evaluate makes a function of its source, which may be that of a method. */
 function evaluate(source, name) {
   const filename = `${name || 'function'}.js`;
@@ -49,4 +58,4 @@ function evaluate(source, name) {
   return made;
 }
 
-module.exports = { evaluate, isClass, scopesOf, sourceOf, usesOthers };
+module.exports = { evaluate, isClass, scopesOf, shapeOf, sourceOf, usesOthers };

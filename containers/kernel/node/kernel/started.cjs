@@ -1,7 +1,7 @@
 'use strict';
 /*
- * Timers, workers and streams belong to the run that starts them, which waits for them. An interrupt cancels its timers,
- * immediates and ticks, ends its workers, and closes the files that it reads by streams.
+ * Timers, immediates, workers and streams belong to the run that starts them, which waits for them. An interrupt cancels its
+ * timers, immediates and ticks, and ends its workers and the streams by which it reads files.
  */
 
 const fs = require('node:fs');
@@ -10,14 +10,11 @@ const timers = require('node:timers');
 const promises = require('node:timers/promises');
 const { promisify } = require('node:util');
 const workerThreads = require('node:worker_threads');
-const { promiseThen } = require('./builtins.cjs');
-const { Immediate, Immediates } = require('./immediates.cjs');
-const { endReading } = require('./read_stream.cjs');
-const { putOffImmediates } = require('./turns.cjs');
-const { looseWorkers } = require('./unfinished.cjs');
+const builtins = require('./builtins.cjs');
+const { leave, looseWorkers } = require('./unfinished.cjs');
 
 const MOST_MS = 2 ** 31 - 1; // that a timer can wait
-const STARTED = Symbol.for('code-sandbox-mcp.started'); // also in lib/node/sandbox.js
+const STARTED = Symbol.for('code-sandbox-mcp.started'); // also in lib/node/sandbox_tools.js
 
 /** CLOSED is the error of readers whose stream the kernel closed: no fault of theirs. */
 const CLOSED = Object.assign(new Error('the run that has opened this was interrupted'), { name: 'AbortError', code: 'ABORT_ERR' });
@@ -25,7 +22,6 @@ const CLOSED = Object.assign(new Error('the run that has opened this was interru
 /** Started takes the place of Node's own ways to start something. There is one in a kernel, from before any of its code. */
 class Started {
   #runs;
-  #immediates = new Immediates();
 
   /**
    * Of the runs it needs owner(), the run that the running code belongs to; callBack(run, action), which
@@ -43,17 +39,6 @@ class Started {
     syncBuiltinESMExports();
   }
 
-  /** isBeating reports whether any immediate is to come. */
-  get isBeating() {
-    return this.#immediates.isPending;
-  }
-
-  /** end ends everything that a cancelled run started. */
-  end(run) {
-    this.#immediates.resume();
-    run.unfinished.end();
-  }
-
   #add(emitter, event, ending) {
     const run = this.#runs.owner();
     if (run?.cancelled) ending();
@@ -61,18 +46,16 @@ class Started {
   }
 
   #installTimers() {
-    const { setTimeout, setInterval, setImmediate, clearImmediate } = timers;
+    const { setTimeout, setInterval, setImmediate } = timers;
     const own = {
       setTimeout: this.#wrapTimer(setTimeout),
       setInterval: this.#wrapTimer(setInterval),
       setImmediate: this.#wrapImmediate(setImmediate),
-      clearImmediate(immediate) {
-        return immediate instanceof Immediate ? immediate.close() : clearImmediate(immediate);
-      },
     };
     Object.assign(timers, own);
     Object.assign(globalThis, own);
-    const waitForTurn = this.#wrapTurn(own.setImmediate, promises.setImmediate);
+    const turn = promises.setImmediate;
+    const waitForTurn = (value, options) => this.#unlessCancelled(this.#runs.owner(), turn(value, options));
     const wait = this.#wrapWait(promises.setTimeout, own.setTimeout);
     Object.assign(promises, { setTimeout: wait, setImmediate: waitForTurn });
     for (const name of ['setTimeout', 'setImmediate']) {
@@ -83,8 +66,15 @@ class Started {
     promises.scheduler.wait = (delay, options) => wait(delay, undefined, options);
   }
 
+  // Work started by a finished run keeps no other run going.
+  #addTimer(run, timer, callback) {
+    if (run === null || run.finished) leave(timer);
+    else run.unfinished.addTimer(timer, callback);
+  }
+
   #wrapTimer(start) {
     const runs = this.#runs;
+    const addTimer = (...timer) => this.#addTimer(...timer);
     const wrapped = function (callback, ...rest) {
       if (typeof callback !== 'function') return start(callback, ...rest);
       const run = runs.owner();
@@ -95,9 +85,7 @@ class Started {
         },
         ...rest,
       );
-      // Work started by a finished run keeps no other run going.
-      if (run === null || run.finished) timer.unref();
-      else run.unfinished.addTimer(timer, callback, start === setInterval);
+      addTimer(run, timer, start === setInterval ? callback : null);
       return timer;
     };
     Object.defineProperty(wrapped, 'name', { value: start.name });
@@ -105,15 +93,17 @@ class Started {
   }
 
   #wrapImmediate(start) {
-    const runs = this.#runs;
-    const immediates = this.#immediates;
-    return function setImmediate(callback, ...args) {
+    const { owner, callBack } = this.#runs;
+    const setImmediate = (callback, ...args) => {
       if (typeof callback !== 'function') return start(callback);
-      const run = runs.owner();
-      return immediates.start(function () {
-        if (!run?.cancelled) runs.callBack(run, () => Reflect.apply(callback, this, args));
-      }, run?.unfinished);
+      const run = owner();
+      const immediate = start(() => {
+        if (!run?.cancelled) callBack(run, () => Reflect.apply(callback, immediate, args));
+      });
+      this.#addTimer(run, immediate, null);
+      return immediate;
     };
+    return setImmediate;
   }
 
   // Ticks queued before a termination would delay the next run. Later ticks stay: Node itself uses them to close
@@ -145,16 +135,8 @@ class Started {
         settled();
         if (!run?.cancelled) how(value);
       };
-      promiseThen(waiting, settle(resolve), settle(reject));
+      builtins.promiseThen(waiting, settle(resolve), settle(reject));
     });
-  }
-
-  // So it comes in its place among the other immediates. Only an abortable one needs one of Node's own.
-  #wrapTurn(setImmediate, wait) {
-    return (value, options) => {
-      if (options === undefined) return new Promise((resolve) => setImmediate(resolve, value));
-      return this.#unlessCancelled(this.#runs.owner(), wait(value, options));
-    };
   }
 
   #wrapTicks(ticks, start) {
@@ -185,7 +167,7 @@ class Started {
         for (const [fd, name] of [[1, 'stdout'], [2, 'stderr']]) {
           if (!options?.[name]) this[name].unpipe().on('data', (bytes) => runs.write(run, fd, bytes)).resume();
         }
-        if (run === null || run.finished) this.unref();
+        if (run === null || run.finished) leave(this);
         else run.unfinished.add(this, 'exit', () => this.terminate());
       }
 
@@ -202,18 +184,34 @@ class Started {
     Object.defineProperty(workerThreads.Worker, 'name', { value: 'Worker' });
   }
 
-  // Nobody reads one to its end any more, and a file that is open keeps its room when it is deleted. Writes
-  // stay: code that awaits each write would notice at once, and loop.
+  // Nobody reads one to its end any more. Writes stay: code that awaits each write would notice at once, and loop.
   #installReadStreams() {
     const { createReadStream } = fs;
     const wrapped = (...args) => {
       const stream = createReadStream(...args);
-      this.#runs.owner()?.unfinished.add(stream, 'close', () => endReading(stream, args[1], CLOSED));
+      this.#runs.owner()?.unfinished.add(stream, 'close', () => stream.on('error', nothing).destroy(CLOSED));
       return stream;
     };
     const { name, length } = createReadStream;
     fs.createReadStream = Object.defineProperties(wrapped, { name: { value: name }, length: { value: length } });
   }
+}
+
+/**
+ * putOffImmediates makes each immediate ask for a tick only, which runs in the same place: if a termination hits an immediate,
+ * Node loses the following ones, and its loop over them may never end. Node calls ref for each before it queues it.
+ */
+function putOffImmediates() {
+  const { prototype } = timers.setImmediate(nothing).constructor;
+  const ref = (() => {}).call.bind(prototype.ref); // code may replace Reflect.apply
+  prototype.ref = function () {
+    const { _onImmediate: call, _argv: args } = this;
+    if (typeof call === 'function' && call !== builtins.nextTick) {
+      this._argv = args ? [call, ...args] : [call];
+      this._onImmediate = builtins.nextTick;
+    }
+    return ref(this);
+  };
 }
 
 const nothing = () => {};

@@ -9,7 +9,7 @@ const ENDINGS = ['.ts', '.tsx', '.mts', '.cts', '.js', '.jsx', '.mjs', '.cjs', '
 const TYPESCRIPT = /\.(?:[cm]?tsx?|jsx)$/;
 
 /**
- * serveTypeScript makes Node translate such files by translate(question), if this Node supports hooks. Node itself takes only
+ * serveTypeScript makes Node translate such files by translate(question). Node itself takes only
  * files that need no translation. found(path, isAsked) hears of each file, and read(path) when it is read; isAsked: no package asked for it.
  */
 function serveTypeScript(translate, found, read) {
@@ -44,7 +44,7 @@ function serveTypeScript(translate, found, read) {
     return { source: answer.code, format, shortCircuit: true };
   };
 
-  moduleApi.registerHooks?.({ resolve, load });
+  moduleApi.registerHooks?.({ resolve, load }); // an older Node lets nobody serve them
 }
 
 let isAsking = false;

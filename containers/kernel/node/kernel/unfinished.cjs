@@ -18,20 +18,20 @@ const kernelHandles = new WeakSet();
 const earlierServers = new WeakSet();
 const earlierRequests = new WeakSet();
 const looseWorkers = new WeakSet(); // unreferenced by code
+const leftovers = new Set(); // of finished runs, which keep no later run going
+let mostLeftovers = 100; // until those that are over are forgotten
 
 /** Unfinished is the unfinished work of one run. */
 class Unfinished {
-  immediates = 0;
   #timers = new Map(); // with the callbacks of intervals, and null for others
   #mostTimers = 100; // until those that are over are forgotten
   #endings = new Map(); // of workers and streams
   #seen = new WeakMap(); // the last sign of life of each, and its time
 
-  addTimer(timer, callback, repeats) {
-    this.#timers.set(timer, repeats ? callback : null);
-    if (this.#timers.size < this.#mostTimers) return;
-    for (const each of this.#timers.keys()) if (each._destroyed) this.#timers.delete(each);
-    this.#mostTimers = Math.max(100, 2 * this.#timers.size);
+  /** addTimer adds a timer or an immediate, with the callback of an interval. */
+  addTimer(timer, callback) {
+    this.#timers.set(timer, callback);
+    if (this.#timers.size >= this.#mostTimers) this.#mostTimers = Math.max(100, 2 * prune(this.#timers));
   }
 
   /** add calls ending when the run is cancelled, unless the event came before. */
@@ -61,18 +61,15 @@ class Unfinished {
   leave(failed) {
     const things = this.#pending();
     const names = namesOf(failed ? things.filter((thing) => !(thing instanceof net.Socket)) : things);
-    if (this.immediates > 0) names.push('immediates');
-    for (const thing of things) {
-      thing.unref?.();
-      if (thing instanceof net.Server) earlierServers.add(thing);
-    }
+    things.forEach(leave);
+    for (const timer of this.#timers.keys()) if (isImmediate(timer)) leave(timer);
     for (const request of activeRequests()) earlierRequests.add(request);
     return names;
   }
 
   /** isEmpty reports that there is nothing that could call the run's code, as far as Node lists it. */
   get isEmpty() {
-    return this.immediates === 0 && this.#pending().length === 0 && !activeRequests().some((request) => !earlierRequests.has(request));
+    return this.#pending().length === 0 && !activeRequests().some((request) => !earlierRequests.has(request));
   }
 
   /**
@@ -82,7 +79,6 @@ class Unfinished {
   outlasts(lingerMs) {
     if (activeRequests().some(endsByItself)) return false;
     const things = this.#pending();
-    if (this.immediates > 0) things.push(this);
     const looks = things.map((thing) => this.#look(thing, lingerMs));
     const goesOn = looks.some(({ isLasting, isTraffic }) => isLasting && !isTraffic);
     return things.length > 0 && looks.every(({ isLasting, isTraffic }) => isLasting || (isTraffic && goesOn)); // its traffic is endless too
@@ -99,10 +95,12 @@ class Unfinished {
     return { isLasting: callback !== null && now - since >= patience * lingerMs, isTraffic: thing instanceof net.Socket };
   }
 
-  // pending lists the work that keeps Node's event loop going, as far as Node lists it. Unreferenced work does not.
+  // pending lists the work that keeps Node's event loop going, as far as Node lists it; immediates are this, as each makes the
+  // next. Unreferenced work does not.
   #pending() {
-    const things = [];
-    for (const timer of this.#timers.keys()) if (!timer._destroyed && timer.hasRef()) things.push(timer);
+    const timers = [...this.#timers.keys()].filter((timer) => !timer._destroyed && timer.hasRef());
+    const things = timers.filter((timer) => !isImmediate(timer));
+    if (things.length < timers.length) things.push(this);
     for (const thing of this.#endings.keys()) if (thing instanceof Worker && !looseWorkers.has(thing)) things.push(thing);
     for (const handle of activeHandles()) {
       if (kernelHandles.has(handle)) continue;
@@ -113,12 +111,35 @@ class Unfinished {
   }
 }
 
+/** leave unreferences what a finished run started, but for immediates: Node would call those too late. */
+function leave(thing) {
+  if (thing instanceof Unfinished) return;
+  if (!isImmediate(thing)) thing.unref?.();
+  if (thing instanceof net.Server) earlierServers.add(thing);
+  leftovers.add(thing);
+  if (leftovers.size >= mostLeftovers) mostLeftovers = Math.max(100, 2 * prune(leftovers));
+}
+
+/** isAnythingLeft reports whether anything that finished runs started may still go on. */
+function isAnythingLeft() {
+  return prune(leftovers) > 0;
+}
+
+// prune deletes what is over, and returns how much is left.
+function prune(things) {
+  for (const thing of things.keys()) if (thing._destroyed || thing.threadId === -1 || isClosing(thing)) things.delete(thing);
+  return things.size;
+}
+
+const isImmediate = (timer) => '_onImmediate' in timer;
+
 /**
- * isBlocked reports whether foreign work goes on while Node lists none of the run: a request of an earlier run, or a timer
- * of Node's own, such as the time limit of a program.
+ * isBlocked reports whether foreign work goes on while Node lists none of the run: a request or an immediate of an earlier run,
+ * or a timer of Node's own, such as the time limit of a program.
  */
 function isBlocked() {
-  return activeRequests().some((request) => earlierRequests.has(request)) || activeKinds().includes('Timeout');
+  const hasImmediate = [...leftovers].some((thing) => isImmediate(thing) && !thing._destroyed);
+  return hasImmediate || activeRequests().some((request) => earlierRequests.has(request)) || activeKinds().includes('Timeout');
 }
 
 // A write to a connection or a program ends when the other end lets it.
@@ -148,6 +169,7 @@ function isClosing(thing) {
 }
 
 function nameOf(thing) {
+  if (thing instanceof Unfinished) return 'immediates';
   if (thing instanceof Worker) return 'worker';
   if (thing instanceof childProcess.ChildProcess) return `process ${thing.spawnargs.join(' ')}`;
   if (thing instanceof net.Server) {
@@ -162,4 +184,4 @@ function nameOf(thing) {
   return NAMES[thing.constructor.name] ?? '';
 }
 
-module.exports = { Unfinished, isBlocked, kernelHandles, looseWorkers };
+module.exports = { Unfinished, isAnythingLeft, isBlocked, kernelHandles, leave, looseWorkers };

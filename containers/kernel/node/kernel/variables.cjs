@@ -3,6 +3,7 @@
 
 const moduleApi = require('node:module');
 const vmApi = require('node:vm');
+const { Intrinsics } = require('./intrinsics.cjs');
 
 const LAZY = Symbol('lazy'); // a global that is made when it is first asked for
 // Newer versions of Node make these as soon as anything asks for their property.
@@ -13,6 +14,7 @@ const NAME = /^[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*$/u;
 class Variables {
   #post;
   #before = new Map(); // the globals that are no variables
+  intrinsics = new Intrinsics();
 
   constructor(post) {
     this.#post = post;
@@ -27,9 +29,9 @@ class Variables {
     return [...this.#before].filter(([, value]) => value !== LAZY);
   }
 
-  /** list returns {name, how, value} of each variable, or {name, why} if its value cannot be read. */
+  /** list returns {name, how, value} of each variable and changed built-in, or {name, why} if its value cannot be read. */
   list() {
-    const found = [];
+    const found = this.intrinsics.changes();
     this.#post('Runtime.globalLexicalScopeNames', {}, (error, response) => {
       for (const name of new Set(response?.names)) {
         try {
@@ -59,6 +61,7 @@ class Variables {
 
   /** declare makes a variable as a cell would, so that later ones may declare it again. It throws where that fails. */
   declare(name, how, value) {
+    if (how === 'property') return this.intrinsics.set(name, value);
     if (typeof name !== 'string' || !NAME.test(name)) throw new Error('a name that is none');
     if (how === 'global') return Object.defineProperty(globalThis, name, { value, writable: true, enumerable: true, configurable: true });
     this.#evaluate(`${how === 'var' ? 'var' : 'let'} ${name} = $woken`, value);

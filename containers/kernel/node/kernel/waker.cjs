@@ -7,10 +7,11 @@
 const { setTimeout: startTimer, clearTimeout: stopTimer } = require('node:timers');
 const F = require('./freezer.cjs');
 const { follow } = require('./known.cjs');
-const { evaluate } = require('./sources.cjs');
+const { evaluate, shapeOf } = require('./sources.cjs');
 const { cutText } = require('../common/text.cjs');
 
 const MISSING = Symbol('missing');
+const DAMAGED = -1; // the kind of a node that is not there
 const VIEWS = /^(?:(?:Int|Uint)(?:8|16|32)Array|Uint8ClampedArray|Float(?:16|32|64)Array|Big(?:Int|Uint)64Array|DataView)$/;
 const LOCKS = [(object) => object, Object.preventExtensions, Object.seal, Object.freeze];
 const MAKERS = {
@@ -24,7 +25,7 @@ const MAKERS = {
   [F.ADDRESS]: (href) => new URL(href),
 };
 
-/** Waker restores the variables of a snapshot. It throws if the file is damaged. */
+/** Waker restores the variables of a snapshot, each apart from those that it does not hold. */
 class Waker {
   #variables;
   #importer;
@@ -40,21 +41,38 @@ class Waker {
     this.#variables = variables;
     this.#importer = importer;
     this.#until = until;
-    for (const [[nodes, variable], blobs] of chunks) {
-      for (const [kind, body, ...rest] of nodes) {
-        this.#nodes.push({ kind, body, rest });
-        this.#objects.push(kind in MAKERS ? MAKERS[kind](body[0], blobs) : MISSING);
+    for (const chunk of chunks) {
+      try {
+        const [[first, nodes, [[name, how, isConstant, value], refs]], blobs] = chunk;
+        nodes.forEach((node, i) => this.#add(first + i, node, blobs));
+        this.#found.push({ name, how, isConstant, value, id: refs?.[1] });
+      } catch {
+        // It is damaged, or the list of the lost.
       }
-      const [[name, how, isConstant, value], refs] = variable;
-      this.#found.push({ name, how, isConstant, value, id: refs?.[1] });
+    }
+    for (let id = 0; id < this.#nodes.length; id++) if (this.#nodes[id] === undefined) this.#add(id, [DAMAGED, []]);
+  }
+
+  #add(id, [kind, body, ...rest], blobs) {
+    this.#nodes[id] = { kind, body, rest };
+    this.#objects[id] = MISSING;
+    if (kind === DAMAGED) this.#failed.set(id, 'the file is damaged');
+    if (kind in MAKERS) this.#try(id, () => (this.#objects[id] = MAKERS[kind](body[0], blobs)));
+  }
+
+  #try(id, make) {
+    try {
+      return make();
+    } catch (error) {
+      this.#failed.set(id, cutText(`it cannot be read: ${error?.message}`, 200));
+      return false;
     }
   }
 
   /** wake declares the variables, returns those that are there, and lists the others as lost. */
   async wake() {
     for (const { id, body: [[name, offset, length], [, buffer]] } of this.#those(F.VIEW)) {
-      if (!VIEWS.test(name)) throw new Error('the file is damaged');
-      this.#objects[id] = new globalThis[name](this.#objects[buffer], offset, length);
+      this.#try(id, () => (this.#objects[id] = VIEWS.test(name) ? new globalThis[name](this.#objects[buffer], offset, length) : MISSING));
     }
     for (const { id, body: [way] } of this.#those(F.KNOWN)) await this.#import(id, way);
     const left = this.#fill(this.#nodes.keys());
@@ -64,6 +82,10 @@ class Waker {
     for (const { id, body: [, [, owner]] } of this.#those(F.PROTOTYPE)) this.#objects[id] = this.#objects[owner]?.prototype ?? MISSING;
     this.#spread();
     this.#fill(left);
+    for (const { id, body: [list] } of [...this.#those(F.FUNCTION), ...this.#those(F.PROTOTYPE)]) {
+      if (!this.#failed.has(id) && shapeOf(this.#objects[id]) !== list.at(-1)) this.#failed.set(id, 'its code makes other properties');
+    }
+    this.#spread();
     return this.#finish();
   }
 
@@ -89,9 +111,17 @@ class Waker {
       const why = found.why ?? this.#failed.get(found.id);
       if (why === undefined) continue;
       this.lost.push({ name: found.name, why });
-      if (this.#declared.delete(found)) this.#variables.assign(found.name, undefined);
+      if (this.#declared.delete(found)) this.#forget(found);
     }
     return [...this.#declared];
+  }
+
+  #forget({ name }) {
+    try {
+      this.#variables.assign(name, undefined);
+    } catch {
+      // Its value is lost in any case.
+    }
   }
 
   async #import(id, way) {
@@ -104,7 +134,7 @@ class Waker {
 
   // fill fills objects from their nodes, and returns the numbers of incomplete ones.
   #fill(ids) {
-    return [...ids].filter((id) => this.#objects[id] === MISSING || !this.#fillOne(this.#nodes[id], this.#objects[id]));
+    return [...ids].filter((id) => this.#objects[id] === MISSING || !this.#try(id, () => this.#fillOne(this.#nodes[id], this.#objects[id])));
   }
 
   #fillOne({ kind, body: [values, refs], rest: [prototype, lock = 0, [properties, others] = []] }, object) {
@@ -113,10 +143,11 @@ class Waker {
     if (kind === F.SET) values.forEach((value) => object.add(value));
     else if (kind === F.MAP) pairs(values, (key, value) => object.set(key, value));
     else if (kind === F.ERROR) pairs(values, (key, value) => Object.defineProperty(object, key, { value, writable: true, enumerable: false, configurable: true }));
-    Object.assign(object, properties);
+    if (properties !== undefined) for (const key of Object.keys(properties)) put(object, key, properties[key]);
     isWhole = this.#resolve(object, others) && isWhole;
-    if (prototype !== undefined && this.#objects[prototype] === MISSING) return false;
-    if (prototype !== undefined) Object.setPrototypeOf(object, prototype && this.#objects[prototype]);
+    const parent = typeof prototype === 'number' ? this.#objects[prototype] : prototype;
+    if (parent === MISSING) return false;
+    if (parent !== undefined) Object.setPrototypeOf(object, parent);
     if (isWhole) LOCKS[lock](object);
     return isWhole;
   }
@@ -126,7 +157,7 @@ class Waker {
     let isWhole = true;
     pairs(refs, (key, id) => {
       if (this.#objects[id] === MISSING) isWhole = false;
-      else target[key] = this.#objects[id];
+      else put(target, key, this.#objects[id]);
     });
     return isWhole;
   }
@@ -171,6 +202,12 @@ class Waker {
 // held returns the numbers of the objects that a node refers to.
 function held({ body: [, refs = []], rest: [prototype, , [, others = []] = []] }) {
   return [prototype, ...[...refs, ...others].filter((_, i) => i % 2 === 1)];
+}
+
+// put sets a property as one of the object's own, whatever its prototype has.
+function put(object, key, value) {
+  if (Object.hasOwn(object, key)) object[key] = value;
+  else Object.defineProperty(object, key, { value, writable: true, enumerable: true, configurable: true });
 }
 
 function pairs(list, take) {

@@ -2,7 +2,7 @@
 /* Node's warnings: the first of a kind is shown at once, the number of the others at the end of the run. */
 
 const { safeText } = require('./inspect.cjs');
-const { startImmediate } = require('./turns.cjs');
+const { setImmediate } = require('./builtins.cjs');
 
 /** Warnings replaces Node's own listener, which shows each one. It leaves out experimental features, as the kernel itself may use one. */
 class Warnings {
@@ -24,7 +24,7 @@ class Warnings {
         return show(warning);
       }
       shown.times++;
-      if (run.finished) startImmediate(() => this.showRepeated(run));
+      if (run.finished) setImmediate(() => this.showRepeated(run));
     });
   }
 

@@ -37,6 +37,7 @@ describe('a run waits for what it started, as a script does', () => {
     'a thread that computes': ['new worker_threads.Worker("for (const end = Date.now() + 600; Date.now() < end; ); require(\'worker_threads\').parentPort.postMessage(1)", { eval: true }).on("message", console.log); 0', '1\n', 200],
     'a server that is closed': ['const server = http.createServer((_, answer) => setTimeout(() => answer.end("pong"), 50)).listen(0, () => fetch(`http://127.0.0.1:${server.address().port}`).then((got) => got.text()).then((text) => { console.log(text); server.close() })); 0', 'pong\n'],
     'a socket that is closed': ['const server = net.createServer((end) => end.end("bye")).listen(0, () => net.connect(server.address().port).on("data", (text) => console.log(String(text))).on("close", () => setTimeout(() => server.close(), 50))); 0', 'bye\n'],
+    'handlers of beforeExit': ['process.on("beforeExit", () => console.log("bye")); 0', 'bye\n'],
     'handlers of beforeExit, once': ['process.on("beforeExit", (code) => { console.log("before exit", code); setTimeout(() => console.log("more"), 20) }); setTimeout(() => console.log("first"), 20); 0', 'first\nbefore exit 0\nmore\n'],
     'tests': ['require("node:test")("adds", () => {}); 0', /pass 1/],
   };
@@ -191,6 +192,39 @@ describe('what looks endless goes on after linger_ms, and is named', () => {
     await client.run('var left = child_process.spawn("sleep", ["1000"], { timeout: 1e6 }); 0', { linger_ms: 0 });
     assert.equal((await client.run('setTimeout(() => {}, 1); 1', { linger_ms: LONG })).status, 'completed');
     await client.run('left.kill(); 0');
+  });
+});
+
+describe('what nothing can settle', () => {
+  const warning = 'Warning: Detected unsettled top-level await at cell-';
+  const cases = {
+    'a promise': ['const a = 1\nawait new Promise(() => {})', [13, null, /:2\nawait new Promise\(\(\) => \{\}\)\n\^$/]],
+    'an answer at the end of the input': ['const lines = require("readline/promises").createInterface({ input: process.stdin }); await lines.question("name? ")', [13, null, /:1\n/]],
+    'an import': ['await import("data:text/javascript,await new Promise(() => {})")', [13, null, /:1\n/]],
+    'an iterator': ['for await (const _ of [new Promise(() => {})]);', [13, null, /:1\n/]],
+    'one of several': ['await 1; await new Promise(() => {})', [13, null, /\.js$/]],
+    'behind a status': ['process.exitCode = 4; await new Promise(() => {})', [4, null, /:1\n/]],
+    'a value, which a script does not await': ['(async () => { await new Promise(() => {}) })()', [0, 'Promise { <pending> }', /^$/]],
+    'what only an unreferenced timer could': ['await new Promise((r) => setTimeout(r, 1e8).unref())', [13, null, /:1\n/]],
+  };
+  for (const [name, [code, [exit, result, told]]] of Object.entries(cases)) {
+    test(`${name} ends at once`, async () => {
+      const other = await Client.start();
+      const done = await other.run(code);
+      assert.deepEqual([done.exit_code, done.result, done.kernel], [exit, result, 'alive']);
+      assert.match(done.error?.traceback.replace(warning, '') ?? '', told);
+      assert.equal((await other.run('1')).result, '1');
+      await other.stop();
+    });
+  }
+
+  test('but what an earlier run has left may still settle', async () => {
+    const other = await Client.start();
+    await other.run('var beat = setInterval(() => globalThis.settle?.("settled"), 20); 0', { linger_ms: 0 });
+    assert.equal((await other.run('await new Promise((r) => { settle = r })')).result, "'settled'");
+    await other.run('var left = 0; (function turn() { if (++left < 1000) setImmediate(turn); else clearInterval(beat) })(); 0', { linger_ms: 0 });
+    assert.equal((await other.run('settle = null; await new Promise(() => {})')).exit_code, 13);
+    await other.stop();
   });
 });
 

@@ -27,14 +27,14 @@ test('code that fills the heap of V8 is stopped before V8 ends the process', asy
 
 test('code that waits is stopped for memory outside of V8 too, and a later interrupt has no such reason', async (t) => {
   const { kernel, interrupt } = await start(t, /never/);
-  kernel.begin('let b = [Buffer.alloc(1 << 20)], c = b; console.log("there"); await new Promise(() => {})');
+  kernel.begin('let b = [Buffer.alloc(1 << 20)], c = b; console.log("there"); setInterval(() => {}, 1e6); await new Promise(() => {})');
   await kernel.frame('begun');
   const stopped = kernel.frame('done');
   const repeated = setInterval(interrupt, 50);
   const done = await stopped;
   clearInterval(repeated);
   assert.ok(done.largest.some(({ name, size_bytes: size }) => name === 'b' && size >= 1 << 20));
-  kernel.begin('await new Promise(() => {})');
+  kernel.begin('setInterval(() => {}, 1e6); await new Promise(() => {})');
   kernel.send({ type: 'interrupt', id: 'r2', n: 1e6 });
   assert.equal((await kernel.frame('done')).largest, undefined);
 });

@@ -9,54 +9,26 @@ const LEGACY = { experimentalDecorators: true, emitDecoratorMetadata: true, useD
  * compile returns {code, map, commonJS} of a source as in untyped; commonJS: the result must be CommonJS. It keeps a
  * cell's imports: the next cell may use them.
  */
-function compile(typescript, { code, path, workDir, format, commonJS, earlier = [] }, ending) {
-  const name = path ?? pathApi.join(workDir, `cell${ending}`);
-  const texts = new Map(earlier.map((text, i) => [pathApi.join(workDir, `cell-${i}.ts`), text]));
-  texts.set(name, code);
-  const options = {
+function compile(typescript, { code, path, workDir, format, commonJS }, ending) {
+  const fileName = path ?? pathApi.join(workDir, `cell${ending}`);
+  const file = typescript.createSourceFile(fileName, code, typescript.ScriptTarget.ES2022, true);
+  const decorators = decoratorsOf(typescript, pathApi.dirname(fileName));
+  const isScript = commonJS || (path !== undefined && !/^module/.test(format) && usesCommonJS(typescript, file));
+  const compilerOptions = {
     target: typescript.ScriptTarget.ES2022,
-    module: typescript.ModuleKind.Preserve,
-    moduleResolution: typescript.ModuleResolutionKind.Bundler,
+    module: isScript ? typescript.ModuleKind.CommonJS : typescript.ModuleKind.Preserve,
     jsx: typescript.JsxEmit.React,
     verbatimModuleSyntax: path === undefined,
     esModuleInterop: true,
     preserveConstEnums: true,
     allowJs: true,
     sourceMap: true,
-    noCheck: true,
-    noLib: true,
-    types: [],
-    ...decoratorsOf(typescript, pathApi.dirname(name)),
+    ...(decorators.experimentalDecorators === undefined && decoratesParameters(typescript, file) ? LEGACY : decorators),
   };
-  let program = programOf(typescript, options, texts);
-  const file = program.getSourceFile(name);
-  const [wrong] = program.getSyntacticDiagnostics(file);
+  const made = typescript.transpileModule(code, { fileName, compilerOptions, reportDiagnostics: true });
+  const wrong = made.diagnostics.find((each) => each.file !== undefined);
   if (wrong !== undefined) throw syntaxErrorOf(typescript, wrong);
-  const other = {};
-  if (options.experimentalDecorators === undefined && decoratesParameters(typescript, file)) Object.assign(other, LEGACY);
-  const isScript = commonJS || (path !== undefined && !/^module/.test(format) && usesCommonJS(typescript, file));
-  if (isScript) other.module = typescript.ModuleKind.CommonJS;
-  if (Object.keys(other).length > 0) program = programOf(typescript, { ...options, ...other }, texts);
-  const made = { commonJS: isScript };
-  program.emit(program.getSourceFile(name), (to, text) => (made[to.endsWith('.map') ? 'map' : 'code'] = text));
-  made.code = made.code.replace(/\n\/\/# sourceMappingURL=.*\s*$/, '');
-  return made;
-}
-
-// programOf reads the files that code imports by their paths. Those of packages are left out: there are many.
-function programOf(typescript, options, texts) {
-  const host = typescript.createCompilerHost(options);
-  const read = host.getSourceFile.bind(host);
-  host.getSourceFile = (name, version) => {
-    const text = texts.get(name);
-    if (text === undefined) return read(name, version);
-    // Declarations of a cell are global, whether it imports something or not.
-    const asScript = name === [...texts.keys()].at(-1) ? version : { languageVersion: options.target, setExternalModuleIndicator() {} };
-    return typescript.createSourceFile(name, text, asScript, true);
-  };
-  host.resolveModuleNameLiterals = (literals, from) =>
-    literals.map(({ text }) => (/^\.{0,2}\//.test(text) ? typescript.resolveModuleName(text, from, options, host) : { resolvedModule: undefined }));
-  return typescript.createProgram([...texts.keys()].reverse(), options, host);
+  return { code: made.outputText.replace(/\n\/\/# sourceMappingURL=.*\s*$/, ''), map: made.sourceMapText, commonJS: isScript };
 }
 
 // decoratorsOf reads a project's own settings of decorators.

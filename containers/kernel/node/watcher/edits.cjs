@@ -1,43 +1,61 @@
 'use strict';
 /* Changes to the text of a cell. */
 
+const END = /\r\n|[\n\r\u2028\u2029]/g; // of a line, for V8 as well
+
 /**
- * Edits collects replacements in a text. Replaced text keeps its line ends, and prefix is
- * put before everything, so that every line keeps its number.
+ * Edits collects replacements in a text. A replacement is made of pieces: [start, end] copies that part of the text, and [text,
+ * start] stands for what was there. hoisted is a list of pieces that come before all other code, behind its directives.
  */
 class Edits {
+  #text;
   #edits = [];
-  prefix = '';
+  #starts; // of the lines
+  #hoistAt;
+  hoisted = [];
 
-  constructor(text) {
-    this.text = text;
+  /** The text is that of a syntax tree. */
+  constructor(text, program) {
+    this.#text = text;
+    this.#starts = [0, ...Array.from(text.matchAll(END), ({ index, 0: end }) => index + end.length)];
+    this.#hoistAt = program.body.findLast(({ directive }) => directive !== undefined)?.end ?? 0;
   }
 
   replace(start, end, by) {
-    this.#edits.push({ start, end, by });
+    this.#edits.push({ start, end, pieces: [[by, start]] });
   }
 
-  /** blank replaces a piece by spaces. */
-  blank(start, end) {
-    this.replace(start, end, this.text.slice(start, end).replace(/[^\n\r\u2028\u2029]/g, ' '));
+  insert(at, by) {
+    this.replace(at, at, by);
   }
 
-  /** drop blanks a piece, and ends the statement before it. */
-  drop(start, end) {
-    this.replace(start, start + 1, ';');
-    this.blank(start + 1, end);
-  }
-
-  /** result returns {code, prefix}, or null when nothing was changed. */
+  /** result returns null when nothing was changed, or {code, places}: [offset in code, line, column, is a copy] of each piece. */
   result() {
-    if (this.#edits.length === 0 && this.prefix === '') return null;
-    let code = this.prefix;
+    const hoisted = this.hoisted.length === 0 ? [] : [{ start: this.#hoistAt, end: this.#hoistAt, pieces: [[';', this.#hoistAt], ...this.hoisted] }];
+    const edits = [...hoisted, ...this.#edits].sort((a, b) => a.start - b.start || a.end - b.end);
+    if (edits.length === 0) return null;
+    const parts = [];
+    const places = [];
+    let length = 0;
+    const put = ([what, at]) => {
+      const isCopy = typeof what === 'number';
+      const part = isCopy ? this.#text.slice(what, at) : what;
+      if (part === '') return;
+      places.push([length, ...this.#place(isCopy ? what : at), isCopy]);
+      length += parts[parts.push(part) - 1].length;
+    };
     let at = 0;
-    for (const { start, end, by } of this.#edits.sort((a, b) => a.start - b.start || a.end - b.end)) {
-      code += this.text.slice(at, start) + by;
+    for (const { start, end, pieces } of edits) {
+      [[at, start], ...pieces].forEach(put);
       at = end;
     }
-    return { code: code + this.text.slice(at), prefix: this.prefix.length };
+    put([at, this.#text.length]);
+    return { code: parts.join(''), places };
+  }
+
+  #place(offset) {
+    const line = this.#starts.findLastIndex((start) => start <= offset);
+    return [line + 1, offset - this.#starts[line] + 1];
   }
 }
 

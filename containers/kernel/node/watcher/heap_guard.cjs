@@ -38,8 +38,7 @@ class HeapGuard {
 
   /** start waits for a run, which costs nothing. */
   start() {
-    const waiting = Atomics.waitAsync?.(this.#state, IN_RUN, 0);
-    if (waiting === undefined) return; // an older Node
+    const waiting = Atomics.waitAsync(this.#state, IN_RUN, 0);
     if (waiting.async) waiting.value.then(() => this.#later(FIRST_MS));
     else this.#later(FIRST_MS);
   }

@@ -43,6 +43,13 @@ function isOuter(name, scope) {
   return true;
 }
 
+/** isOutside reports whether a scope is in no function. */
+function isOutside(scope) {
+  let at = scope;
+  while (!at.holdsVar) at = at.outer;
+  return at.outer === null;
+}
+
 /** assignedNames lists the variables that an expression or a loop's head assigns to. */
 function assignedNames(node) {
   switch (node.type) {
@@ -66,6 +73,25 @@ function lexicalNames(program) {
   });
 }
 
+/** awaitPlaces lists where a cell awaits something itself. The tree has locations. */
+function awaitPlaces(program) {
+  const places = [];
+  walk(program, ({ type, await: isLoop, loc }, scope) => {
+    if ((type === 'AwaitExpression' || isLoop) && isOutside(scope)) places.push({ line: loc.start.line, column: loc.start.column + 1 });
+  });
+  return places;
+}
+
+/** calledNames lists the variables of cells that a cell calls, or methods of which. */
+function calledNames(program) {
+  const names = new Set();
+  walk(program, ({ type, callee }, scope) => {
+    const at = callee?.type === 'MemberExpression' ? callee.object : callee;
+    if (type === 'CallExpression' && at.type === 'Identifier' && isOuter(at.name, scope)) names.add(at.name);
+  });
+  return [...names];
+}
+
 /** boundNames lists the names that a declaration's pattern declares. */
 function boundNames(pattern) {
   switch (pattern?.type) {
@@ -84,4 +110,4 @@ function boundNames(pattern) {
   }
 }
 
-module.exports = { assignedNames, boundNames, isOuter, lexicalNames, walk };
+module.exports = { assignedNames, awaitPlaces, boundNames, calledNames, isOuter, isOutside, lexicalNames, walk };

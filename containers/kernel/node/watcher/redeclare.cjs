@@ -10,18 +10,22 @@ const { boundNames } = require('./names.cjs');
  * (it is a var or function) or 'lexical' (const, let or class).
  */
 function translateDeclarations(program, code, names) {
-  const edits = new Edits(code);
+  const edits = new Edits(code, program);
+  const functions = new Map(); // by name, of which the last one counts
   const clashes = (list, kind) => list.some((name) => names.get(name) === kind);
   for (const statement of program.body) {
     if (statement.type === 'FunctionDeclaration' && clashes([statement.id.name], 'lexical')) {
-      redeclareFunction(statement, edits);
+      functions.set(statement.id.name, statement);
+      edits.replace(statement.start, statement.end, ';');
     } else if (statement.type === 'ClassDeclaration' && clashes([statement.id.name], 'var')) {
-      edits.replace(statement.start, statement.start, `var ${statement.id.name} = `);
-      edits.replace(statement.end, statement.end, ';');
+      edits.insert(statement.start, `var ${statement.id.name} = `);
+      edits.insert(statement.end, ';');
     } else {
       redeclareVariables(statement, clashes, edits);
     }
   }
+  // Without a name of its own it calls itself by the variable, as the declared one does.
+  for (const [name, { start, end, id }] of functions) edits.hoisted.push([`let ${name} = `, start], [start, id.start], [id.end, end], [';', end]);
   return edits.result();
 }
 
@@ -30,23 +34,17 @@ function redeclareVariables(statement, clashes, edits) {
   const declaration = statement.type === 'VariableDeclaration' ? statement : inLoop;
   if (declaration === undefined) return;
   const declared = declaration.declarations.flatMap(({ id }) => boundNames(id));
-  if (declaration.kind !== 'var') {
+  if (declaration.kind !== 'var' && clashes(declared, 'var')) {
     // In a loop's head these are the loop's own, and clash with nothing.
-    if (declaration !== inLoop && clashes(declared, 'var')) redeclareAs(declaration, 'var', edits);
-  } else if (clashes(declared, 'lexical')) {
-    redeclareAs(declaration, declaration === inLoop ? '' : 'let', edits);
+    if (declaration !== inLoop) redeclareAs(declaration, 'var', edits);
+  } else if (declaration.kind !== 'let' && clashes(declared, 'lexical')) {
+    if (declaration !== inLoop) redeclareAs(declaration, 'let', edits);
+    else if (declaration.kind === 'var') redeclareAs(declaration, '', edits);
   }
 }
 
-function redeclareAs(declaration, kind, edits) {
-  edits.replace(declaration.start, declaration.start + declaration.kind.length, kind.padEnd(declaration.kind.length));
-}
-
-// The function stays where it is, and hoisted, under another name.
-function redeclareFunction({ id }, edits) {
-  const hidden = `$${id.name}`;
-  edits.replace(id.start, id.end, hidden);
-  edits.prefix += `let ${id.name} = Object.defineProperty(${hidden}, "name", {value: "${id.name}", configurable: true});`;
+function redeclareAs({ start, kind }, other, edits) {
+  edits.replace(start, start + kind.length, other);
 }
 
 module.exports = { redeclareAs, translateDeclarations };

@@ -2,7 +2,7 @@
 /* Translates module syntax into code that V8's REPL mode accepts. */
 
 const { Edits } = require('./edits.cjs');
-const { assignedNames, boundNames, isOuter, walk } = require('./names.cjs');
+const { assignedNames, boundNames, isOuter, isOutside, walk } = require('./names.cjs');
 const { redeclareAs } = require('./redeclare.cjs');
 
 /**
@@ -10,57 +10,48 @@ const { redeclareAs } = require('./redeclare.cjs');
  * imports are done before anything else; import() and import.meta into the same on the
  * kernel's importer; removes export from declarations; and makes let of top-level
  * const, because V8 lets a later cell declare a const again only as a const. Assignments
- * to a constant throw, in this and in later cells. With strict, names that a module does not export are refused.
- * moved of the result tells the place of each import, whose call ends so far before the prefix does.
+ * to a constant throw, in this and in later cells; a name that functions of earlier cells assign to
+ * stays V8's const. With strict, names that a module does not export are refused.
  */
-function translateCell(program, code, { strict, constants }) {
-  const edits = new Edits(code);
+function translateCell(program, code, { strict, constants, assigned }) {
+  const edits = new Edits(code, program);
   if (code.startsWith('#!')) edits.replace(0, 2, '//');
   const assignments = [];
-  const moved = [];
   const { names: declared } = walk(program, (node, scope) => {
     const isCall = node.type === 'ImportExpression';
     const isMeta = node.type === 'MetaProperty' && node.meta.name === 'import';
-    // The name is as long as the keyword: columns stay.
     if (isCall || isMeta) edits.replace(node.start, node.start + 'import'.length, '$mport');
     const names = assignedNames(node);
     if (names.length > 0) assignments.push({ node, names, scope });
   });
   for (const name of declared) constants.delete(name);
   for (const statement of program.body) {
-    const { length } = edits.prefix;
     if (statement.type === 'ImportDeclaration') {
       for (const { local } of statement.specifiers) constants.add(local.name);
-      edits.prefix += importCall(statement, strict);
-      edits.drop(statement.start, statement.end);
+      edits.hoisted.push([importCall(statement, strict), statement.start]);
+      edits.replace(statement.start, statement.end, ';');
     } else if (statement.type.startsWith('Export')) {
-      translateExport(statement, edits);
+      translateExport(statement, code, edits);
     }
-    if (edits.prefix.length > length) moved.push({ end: edits.prefix.length, ...placeOf(statement.start, code) });
     const declaration = statement.type === 'ExportNamedDeclaration' ? statement.declaration : statement;
     if (declaration?.kind !== 'const') continue;
-    for (const { id } of declaration.declarations) boundNames(id).forEach((name) => constants.add(name));
-    redeclareAs(declaration, 'let', edits);
+    const names = declaration.declarations.flatMap(({ id }) => boundNames(id));
+    for (const name of names) constants.add(name);
+    if (!names.some((name) => assigned.has(name))) redeclareAs(declaration, 'let', edits);
   }
   for (const { node, names, scope } of assignments) {
-    if (names.some((name) => constants.has(name) && isOuter(name, scope))) refuseAssignment(node, edits);
+    const outer = names.filter((name) => isOuter(name, scope));
+    if (outer.some((name) => constants.has(name))) refuseAssignment(node, edits);
+    else if (!isOutside(scope)) for (const name of outer) assigned.add(name);
   }
-  const { length } = edits.prefix;
-  if (length > 0 && program.body.some(({ directive }) => directive === 'use strict')) edits.prefix = `'use strict';${edits.prefix}`;
-  const result = edits.result();
-  return result && { ...result, moved: moved.map(({ end, ...place }) => ({ ...place, fromEnd: length - end })) };
-}
-
-function placeOf(start, code) {
-  const lines = code.slice(0, start).split('\n');
-  return { line: lines.length, column: lines.at(-1).length + 1 };
+  return edits.result();
 }
 
 // The call comes behind the assigned value, so that it throws at a place in the code as written.
 function refuseAssignment({ type, start, end, right }, edits) {
   if (type === 'UpdateExpression') return edits.replace(start, end, '$const()');
-  edits.replace(right.start, right.start, '$const(');
-  edits.replace(right.end, right.end, ')');
+  edits.insert(right.start, '$const(');
+  edits.insert(right.end, ')');
 }
 
 function importCall(statement, strict) {
@@ -69,42 +60,30 @@ function importCall(statement, strict) {
   const pairs = named.map(({ imported, local }) => [imported ? nameOf(imported) : 'default', local.name]);
   const namespace = statement.specifiers.find(({ type }) => type === 'ImportNamespaceSpecifier')?.local.name;
   const names = strict && pairs.length > 0 ? `, ${JSON.stringify(pairs.map(([name]) => name))}` : '';
-  const call = `await $mport.load(${statement.source.raw}, ${importOptions(statement)}${names});`;
+  const call = `await $mport.load(${statement.source.raw}, ${importOptions(statement.attributes)}${names});`;
   const pattern = `{${pairs.map(([name, local]) => `${JSON.stringify(name)}: ${local}`).join(', ')}}`;
   // An import without names is void, or the module would be the cell's value.
   if (namespace === undefined) return pairs.length === 0 ? `void ${call}` : `let ${pattern} = ${call}`;
   return `let ${namespace} = ${call}${pairs.length === 0 ? '' : `let ${pattern} = ${namespace};`}`;
 }
 
-function importOptions(statement) {
-  const attributes = statement.attributes ?? [];
+function importOptions(attributes = []) {
   if (attributes.length === 0) return 'undefined';
   const entries = attributes.map(({ key, value }) => `${JSON.stringify(key.name ?? key.value)}: ${value.raw}`);
   return `{with: {${entries.join(', ')}}}`;
 }
 
-function translateExport(statement, edits) {
-  if (statement.source) {
-    edits.prefix += `void await $mport.load(${statement.source.raw}, ${importOptions(statement)});`;
-    return edits.drop(statement.start, statement.end);
+function translateExport({ type, start, end, source, attributes, declaration }, code, edits) {
+  if (source) edits.hoisted.push([`void await $mport.load(${source.raw}, ${importOptions(attributes)});`, start]);
+  if (!declaration) return edits.replace(start, end, ';');
+  if (type === 'ExportNamedDeclaration' || (declaration.id && declaration.type.endsWith('Declaration'))) {
+    return edits.replace(start, declaration.start, '');
   }
-  const { declaration } = statement;
-  if (!declaration) return edits.drop(statement.start, statement.end);
-  if (statement.type === 'ExportNamedDeclaration' || (declaration.id && declaration.type.endsWith('Declaration'))) {
-    return edits.blank(statement.start, declaration.start);
-  }
-  // A value: the default export is the cell's value. Parentheses around it are its own.
-  const keywords = /^export\s+default(?=\s*\()/.exec(edits.text.slice(statement.start, declaration.start));
-  if (keywords) {
-    const end = statement.start + keywords[0].length;
-    edits.blank(statement.start, end - 1);
-    edits.replace(end - 1, end, ';');
-    return edits.replace(statement.end, statement.end, ';');
-  }
-  edits.drop(statement.start, declaration.start - 1);
-  edits.replace(declaration.start - 1, declaration.start, '(');
-  const semicolon = edits.text.slice(declaration.end, statement.end).includes(';');
-  edits.replace(declaration.end, declaration.end, semicolon ? ')' : ');');
+  // A value: the default export is the cell's value.
+  const [keywords] = /^export(?:\s|\/\/.*|\/\*[^]*?\*\/)*default/.exec(code.slice(start, end));
+  edits.replace(start, start + keywords.length, ';(');
+  const isEnded = code[end - 1] === ';';
+  edits.insert(isEnded ? end - 1 : end, isEnded ? ')' : ');');
 }
 
 module.exports = { translateCell };

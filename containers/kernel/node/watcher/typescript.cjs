@@ -1,5 +1,5 @@
 'use strict';
-/* Makes JavaScript of TypeScript, by Node or a compiler of the image. */
+/* Makes JavaScript of TypeScript, by Node or the package typescript. */
 
 const moduleApi = require('node:module');
 const pathApi = require('node:path');
@@ -9,8 +9,7 @@ const COMMONJS = /^\s*(?:export\s*=|import\s+[\w$]+\s*=\s*require\b)/m;
 
 /**
  * untyped returns finish's result for the first JavaScript, {code, map}, that it accepts: map is a source map's JSON if
- * lines moved. It throws if there is none, and returns null if neither Node nor the image translates. source is {code,
- * workDir, earlier} of a cell, with the code of earlier ones, or {code, path, workDir, format} of a file.
+ * lines moved. It throws if there is none. source is {code, workDir} of a cell, or {code, path, workDir, format} of a file.
  */
 function untyped(source, finish) {
   let failure = null;
@@ -24,39 +23,44 @@ function untyped(source, finish) {
       if (failure === null || (error.loc !== undefined && !made?.map)) failure = named(error, made);
     }
   }
-  if (failure !== null) throw failure;
-  return null;
+  throw failure;
 }
 
-// Only the compiler reads the imported files to tell which names are types. It is loaded only if needed.
+// Only the compiler leaves out imports of types that do not say so. It is loaded only if needed.
 function* translations(source) {
   const { code, path, workDir } = source;
   const { stripTypeScriptTypes: strip } = moduleApi;
-  const require = moduleApi.createRequire(path ?? pathApi.join(workDir, 'cell.ts'));
   let isRead = false; // by Node
   const read = (options) => {
-    const made = strip(code, options);
-    isRead = true;
-    return made;
+    try {
+      const made = strip(code, options);
+      isRead = true;
+      return made;
+    } catch (error) {
+      throw located(error);
+    }
   };
-  const tries = strip && [
+  const tries = [
     () => ({ code: read({ mode: 'strip' }), map: null }), // types become spaces
     () => splitMap(read({ mode: 'transform', sourceMap: true })),
   ];
   const isLinked = path !== undefined && /\bfrom\b|\bimport\b/.test(code);
-  if (strip && !isLinked) yield* tries;
+  if (!isLinked) yield* tries;
   // What Node cannot read, the compiler cannot either, but for JSX and decorators.
-  if (strip && path === undefined && !isRead && !/<\/|@/.test(code)) return;
-  const typescript = tryRequire(require, 'typescript');
-  const esbuild = typescript === null && !strip ? tryRequire(require, 'esbuild') : null;
+  if (path === undefined && !isRead && !/<\/|@/.test(code)) return;
+  const typescript = compilerFor(path ?? pathApi.join(workDir, 'cell.ts'));
   if (typescript !== null) {
     yield () => compile(typescript, source, '.ts');
     if (path === undefined && code.includes('</')) yield () => compile(typescript, source, '.tsx');
-  } else if (esbuild !== null) {
-    yield () => compileByEsbuild(esbuild, code);
-  } else if (strip && isLinked) {
+  } else if (isLinked) {
     yield* tries;
   }
+}
+
+// Node shows the lines up to the error and a caret below it, before the stack.
+function located(error) {
+  const [, line, indent] = /^.*:(\d+)\n(?:.*\n)*?( *)\^/.exec(error.stack) ?? [];
+  return line === undefined ? error : Object.assign(error, { loc: { line: Number(line), column: indent.length } });
 }
 
 // The parser stops at syntax that this Node lacks, without naming it.
@@ -73,15 +77,9 @@ function isCommonJS({ code, path, format }) {
   return path.endsWith('.cts') || /^commonjs/.test(format) || (!path.endsWith('.mts') && COMMONJS.test(code));
 }
 
-function compileByEsbuild(esbuild, code) {
-  const tsconfigRaw = { compilerOptions: { verbatimModuleSyntax: true } };
-  const made = esbuild.transformSync(code, { loader: 'ts', sourcemap: 'external', target: 'es2022', tsconfigRaw });
-  return { code: made.code, map: made.map };
-}
-
-function tryRequire(require, name) {
+function compilerFor(file) {
   try {
-    return require(name);
+    return moduleApi.createRequire(file)('typescript');
   } catch {
     return null;
   }

@@ -10,8 +10,7 @@ const { answerQuestions } = require('../common/ask.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
 const { ACKED, ANSWERED, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
 const { HeapGuard } = require('./heap_guard.cjs');
-const { lexicalNames } = require('./names.cjs');
-const { cellParser, syntaxError } = require('./parser.cjs');
+const { awaitPlaces, calledNames, lexicalNames } = require('./names.cjs');
 const { translateDeclarations } = require('./redeclare.cjs');
 const { translateCell } = require('./translate.cjs');
 const { isCommonJS, untyped } = require('./typescript.cjs');
@@ -28,6 +27,7 @@ const PRELOAD_MS = 150; // behind a first run that came with the start
 class Watcher {
   #parser = null;
   #constants = new Set(); // of earlier cells
+  #assigned = new Set(); // the variables that functions of earlier cells assign to
   #last = 0; // the number of the last interrupt
   #isWaiting = false; // for the event loop to see an interrupt
   #unseenSince = 0; // the time of the first interrupt unseen by the event loop
@@ -104,8 +104,10 @@ class Watcher {
   #answer({ what, names, ...source }) {
     const { code } = source;
     if (what === 'cell') return this.#translate(code, true);
-    if (what === 'constants') return this.#addConstants(names);
+    if (what === 'constants') return [...names.reduce((all, name) => all.add(name), this.#constants)];
     if (what === 'names') return lexicalNames(this.#parse(code, { allowReturnOutsideFunction: true })); // it may be a file
+    if (what === 'awaits') return awaitPlaces(this.#parse(code, { locations: true }));
+    if (what === 'calls') return calledNames(this.#parse(code));
     if (what === 'redeclare') return translateDeclarations(this.#parse(code), code, names);
     if (what === 'typescript') return untyped(source, (made) => ({ ...made, ...this.#translate(made.code, made.code === code) }));
     return untyped({ ...source, commonJS: isCommonJS(source) }, (made) => {
@@ -114,24 +116,12 @@ class Watcher {
     });
   }
 
-  #addConstants(names) {
-    for (const name of names) this.#constants.add(name);
-    return { names: [...this.#constants], constants: this.#constantsPattern() };
-  }
-
   #translate(code, strict) {
-    const made = translateCell(this.#parse(code), code, { strict, constants: this.#constants });
-    return { ...made, constants: this.#constantsPattern() };
-  }
-
-  // The kernel looks for these in the next code.
-  #constantsPattern() {
-    const names = [...this.#constants].map((name) => name.replaceAll('$', '\\$'));
-    return names.length === 0 ? null : `(?<![\\w$])(?:${names.join('|')})(?![\\w$])`;
+    return translateCell(this.#parse(code), code, { strict, constants: this.#constants, assigned: this.#assigned });
   }
 
   #parse(code, more) {
-    this.#parser ??= cellParser(require('internal/deps/acorn/acorn/dist/acorn'));
+    this.#parser ??= require('internal/deps/acorn/acorn/dist/acorn').Parser; // Node's own copy
     // Not as a module: a cell is sloppy code unless it says otherwise.
     return this.#parser.parse(code, {
       ecmaVersion: 'latest',
@@ -142,6 +132,14 @@ class Watcher {
       ...more,
     });
   }
+}
+
+/** syntaxError reads a parser's error: acorn puts the position behind the message. */
+function syntaxError(error) {
+  const message = String(error?.message ?? error).replace(/ \(\d+:\d+\)$/, '');
+  const line = error?.loc?.line;
+  const place = line === undefined ? {} : { line, column: error.loc.column + 1 };
+  return { name: 'SyntaxError', message, isNamed: error?.isNamed === true, ...place };
 }
 
 module.exports = { Watcher };

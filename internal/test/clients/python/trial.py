@@ -127,7 +127,7 @@ def listing(rows):
         figure, long = (both([row for row in rows if row["program"] == name], step) for step in ("figure", "long"))
         limit = re.search(r"(?m)^Its limit: (.*)", program(name).read_text())[1]
         late = "" if long == "at once" else f"; a run of 20 s: {long}"
-        lines.append(f"- [{package}](../examples/python/{name}_agent.py) {number} ({figure}): {limit}{late}")
+        lines.append(f"| [{package}](../examples/python/{name}_agent.py) {number} | {figure} | {limit}{late} |")
     return "\n".join(lines)
 
 

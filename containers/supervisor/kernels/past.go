@@ -1,0 +1,473 @@
+//go:build linux
+
+package kernels
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bounds"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/loop"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+const mostBefore = 8 // known runs that began with the same variables
+
+// past keeps earlier variables of a language, and goes back to them: in twins where kernels can be forked, else in snapshots.
+type past struct {
+	l         *Language
+	twins     *twins
+	snapshots *snapshots
+	told      []byte    // which variables can be gone back to
+	first     *moment   // the state of a new kernel before its first run; nil: it is too long ago
+	unkept    []*moment // of the last runs' beginnings, those without a copy
+}
+
+func newPast(l *Language) *past {
+	return &past{l: l, twins: &twins{l: l}, snapshots: &snapshots{l: l}}
+}
+
+// moment is a state of the variables. The kernels with that state share it.
+type moment struct {
+	run    string   // the run before it; empty: none began
+	before []string // the runs that began here: several after a restore
+	why    string   // there is no copy of it
+}
+
+func (m *moment) begin(run string) {
+	if !slices.Contains(m.before, run) {
+		m.before = append(m.before[max(0, len(m.before)-mostBefore+1):], run)
+	}
+}
+
+func (m *moment) isBefore(run string) bool { return m != nil && slices.Contains(m.before, run) }
+
+// over lists the runs that began here and are over.
+func (m *moment) over(l *Language) (runs []string) {
+	if m == nil {
+		return nil
+	}
+	for _, id := range m.before {
+		if l.kept == nil || l.kept.Asked().ID != id {
+			runs = append(runs, id)
+		}
+	}
+	return runs
+}
+
+// obstacle says why the variables cannot be exchanged now.
+func (p *past) obstacle() string {
+	switch {
+	case p.l.kept != nil:
+		return "a run goes on in this kernel"
+	case p.l.frozen.kernel != nil, p.l.set.retiring:
+		return "the variables are being written"
+	case p.l.frozen.waking != nil, p.snapshots.reading != nil:
+		return "the variables are being read"
+	}
+	return ""
+}
+
+// isBefore reports whether the variables are those from before a run.
+func (p *past) isBefore(run string) bool {
+	if p.l.main == nil || !p.l.main.begun {
+		return p.first.isBefore(run)
+	}
+	return !p.l.main.isEnding() && p.l.main.moment.isBefore(run)
+}
+
+// CannotGoBack says why the variables cannot go back before a run, or to the copy that it left.
+func (p *past) CannotGoBack(run string) (why string) {
+	why = p.obstacle()
+	if why != "" || p.isBefore(run) || p.first.isBefore(run) || p.twins.find(run) != nil || p.snapshots.find(run) != nil {
+		return why
+	}
+	why = "no copy of the variables from before this run is kept"
+	for _, m := range p.unkept {
+		if m.isBefore(run) {
+			return why + ": " + m.why
+		}
+	}
+	if now := p.noCopy(); now != "" {
+		why += "; there is none of the present ones either: " + now
+	}
+	return why
+}
+
+// GoBack exchanges the variables for those from before a run, or those of its copy. over gets what was lost, where a
+// kernel had to read them, or why nothing has changed.
+func (p *past) GoBack(run string, over func(lost []protocol.Lost, total int, why string)) {
+	why := p.CannotGoBack(run)
+	if n := p.snapshots.find(run); why == "" && n != nil && !p.isBefore(run) {
+		p.snapshots.goTo(n, over)
+		return
+	}
+	switch n := p.twins.find(run); {
+	case why != "" || p.isBefore(run):
+	case n != nil:
+		p.endFormer(p.twins.goTo(n))
+	default:
+		p.beginAnew()
+	}
+	over(nil, 0, why)
+}
+
+// beginAnew leaves the next run to a new kernel.
+func (p *past) beginAnew() {
+	former := p.l.main
+	p.l.main = nil
+	p.snapshots.giveWay()
+	p.twins.abandon(former)
+	p.endFormer(append(p.twins.dropNewer(time.Time{}), former))
+	p.l.reserve.want()
+}
+
+// endFormer ends replaced kernels with their programs.
+func (p *past) endFormer(ended []*Kernel) {
+	procs.MustKill(p.l.Programs) // they count as programs now: their children are known by the parent
+	for _, k := range ended {
+		k.discard()
+		p.l.frozen.onEnd(k, "its variables were gone back from")
+	}
+	p.l.set.provideWaiting()
+}
+
+// want keeps the idle main kernel's variables, so that they can be gone back to, and reports whether a copy is on its way.
+func (p *past) want() bool {
+	if p.l.HasZygote {
+		return p.twins.want()
+	}
+	return p.snapshots.want()
+}
+
+// IsCopying reports whether a run should wait until there is a copy of the present variables. A new kernel's need none.
+func (p *past) IsCopying() bool {
+	k := p.l.main
+	return k != nil && k.begun && k.moment.why == "" && p.obstacle() == "" && p.want()
+}
+
+// GiveUpCopy is called when a run does not wait any longer.
+func (p *past) GiveUpCopy() {
+	if p.IsCopying() {
+		p.l.main.moment.why = "the kernel did not make it in time"
+	}
+}
+
+// onCopy is called when there is one more copy.
+func (p *past) onCopy(kept int) {
+	if kept >= p.l.set.Settings.Twins {
+		p.first = nil
+	}
+	p.told = nil // also where the lists are as they were, this is of other variables
+	p.Tell(false)
+}
+
+// noCopy says why there is no copy of the present variables.
+func (p *past) noCopy() string {
+	k := p.l.main
+	if k == nil || !k.begun || p.l.kept != nil || p.twins.has(k.moment) || p.snapshots.of(k.moment) != nil {
+		return ""
+	}
+	return cmp.Or(k.moment.why, "it is being made")
+}
+
+// begin is called when a run begins in the main kernel.
+func (p *past) begin(k *Kernel, run string) {
+	if !k.begun {
+		if p.first != nil {
+			k.moment.before = append(k.moment.before, p.first.before...)
+		}
+		p.first = k.moment
+	}
+	k.moment.begin(run)
+	if k.moment.why != "" && !slices.Contains(p.unkept, k.moment) {
+		p.unkept = append(p.unkept[max(0, len(p.unkept)-mostBefore+1):], k.moment)
+	}
+}
+
+// isCutBySignals reports whether a kernel writes its variables that a signal would end; interrupts are repeated.
+func (p *past) isCutBySignals() bool { return p.l.KillsPrograms && p.snapshots.writing != nil }
+
+// Restorable lists the ended runs whose beginning can be restored, and the copies.
+func (p *past) Restorable() (runs, copies []string) {
+	runs, copies = []string{}, []string{}
+	moments := []*moment{p.first}
+	for _, n := range p.snapshots.kept {
+		moments = append(moments, n.moment)
+	}
+	for _, n := range p.twins.kept {
+		if n.isCopy {
+			copies = append(copies, n.moment.run)
+		} else if n.moment != p.first {
+			moments = append(moments, n.moment)
+		}
+	}
+	for _, m := range moments {
+		runs = append(runs, m.over(p.l)...)
+	}
+	return runs, copies
+}
+
+// Tell sends the restorable runs if they changed, or always if again is set.
+func (p *past) Tell(again bool) {
+	if !p.l.set.Settings.AreKnown() || p.l.set.Settings.Twins == 0 {
+		return
+	}
+	m := protocol.Twins{Type: "twins", Language: p.l.Name, Why: p.noCopy()}
+	m.Runs, m.Copies = p.Restorable()
+	if p.l.main != nil {
+		present := p.snapshots.of(p.l.main.moment)
+		m.Present = present != nil
+	}
+	body, _ := json.Marshal(m)
+	if again && p.told != nil || !again && !bytes.Equal(body, p.told) {
+		p.told = body
+		p.l.set.Server.SendBody(body, false)
+	}
+}
+
+// goOn is called when the main kernel is dead: a twin takes its place, or the runs that wait for a copy of it fail.
+func (p *past) goOn(k *Kernel, cause string) {
+	p.twins.goOn(k)
+	if p.l.main == nil && (k.begun || k.woken) {
+		p.twins.refuseWaiting("the kernel with them has ended: " + cause)
+	}
+}
+
+// kernels are those that wait with earlier variables, or are to.
+func (p *past) kernels() (all []*Kernel) {
+	for _, n := range slices.Concat(p.twins.kept, p.twins.coming) {
+		all = append(all, n.Kernel)
+	}
+	if c := p.snapshots.reading; c != nil {
+		all = append(all, c.kernel)
+	}
+	return all
+}
+
+// Reopened is the kernel that has its open files from before, as its variables went back; none where it has read those.
+func (p *past) Reopened() (pids []int) {
+	if p.l.HasZygote && p.l.main != nil {
+		pids = append(pids, p.l.main.pid)
+	}
+	return pids
+}
+
+// Snapshots: the variables of a kernel that cannot be forked, in a file behind each of its last runs ----------------------
+
+const (
+	// snapshotShare of the room that is left is the most that one takes.
+	snapshotShare = 8
+	// snapshotSeconds of the processor bound its writing, which the next run waits for.
+	snapshotSeconds = 0.05
+)
+
+// snapshots keeps the earlier variables of a language without twins. None is written during a run.
+type snapshots struct {
+	l       *Language
+	kept    []*snapshot // the oldest first
+	failed  bool        // the last one
+	writing *snapshot   // that the main kernel is to report
+	reading *comeback
+}
+
+// snapshot is one of them.
+type snapshot struct {
+	*moment
+	name string  // of the file in the state folder
+	from *Kernel // that writes it
+}
+
+// comeback is a kernel that reads a snapshot, to take the main kernel's place.
+type comeback struct {
+	kernel *Kernel
+	to     *snapshot
+	limit  *loop.Timer
+	over   func(lost []protocol.Lost, total int, why string)
+}
+
+// clear removes what an earlier container has left.
+func (t *snapshots) clear() { t.l.set.Dir.DropState(t.names()...) }
+
+// names are those of all files: of the snapshots that are kept, and of one that is written.
+func (t *snapshots) names() (names []string) {
+	for n := range t.l.set.Settings.Twins + 1 {
+		names = append(names, t.l.Name+filewire.SnapshotMark+strconv.Itoa(n+1))
+	}
+	return names
+}
+
+// free returns the name of a file that no snapshot has.
+func (t *snapshots) free() string {
+	names := slices.DeleteFunc(t.names(), func(name string) bool {
+		return slices.ContainsFunc(t.kept, func(n *snapshot) bool { return n.name == name })
+	})
+	return names[0]
+}
+
+// of returns the snapshot of a moment, or nil.
+func (t *snapshots) of(m *moment) *snapshot {
+	for _, n := range t.kept {
+		if n.moment == m {
+			return n
+		}
+	}
+	return nil
+}
+
+// want has a snapshot of the present variables written unless there is one, and reports whether that goes on.
+func (t *snapshots) want() bool {
+	main, settings := t.l.main, t.l.set.Settings
+	if settings.Twins == 0 || settings.UndoBytes <= 0 || main == nil || main.isEnding() || !main.begun || t.l.obstacle() != "" || t.of(main.moment) != nil {
+		return false
+	}
+	if t.writing == nil && main.moment.why == "" {
+		t.write(main)
+	}
+	return t.writing != nil
+}
+
+func (t *snapshots) write(main *Kernel) {
+	room, why := t.l.frozen.room(t.l.set.Settings.SnapshotBytes * snapshotShare)
+	if why != "" {
+		t.refuse(main.moment, why)
+		return
+	}
+	t.writing = &snapshot{moment: main.moment, name: t.free(), from: main}
+	main.link.Send(map[string]any{
+		"type": "freeze", "path": t.l.set.Dir.StateFile(t.writing.name), "limit_bytes": room / snapshotShare, "seconds": snapshotSeconds, "quick": true,
+	})
+}
+
+func (t *snapshots) keep(n *snapshot) {
+	n.why = ""
+	t.kept = append(t.kept, n)
+	for len(t.kept) > t.l.set.Settings.Twins {
+		t.drop(t.kept[0])
+	}
+	t.l.onCopy(len(t.kept))
+}
+
+// onFrozen takes a kernel's report of a snapshot, and reports whether it is one.
+func (t *snapshots) onFrozen(k *Kernel, m *kernelproc.Report) bool {
+	n := t.writing
+	if n == nil || n.from != k {
+		return false
+	}
+	t.writing = nil
+	again := !t.failed // the first one takes longer than the next
+	t.failed = m.Why != ""
+	switch {
+	case t.failed && again:
+		t.write(k)
+		return true
+	case t.failed:
+		t.refuse(n.moment, bounds.Clean(m.Why, bounds.MaxNamed))
+		return true
+	}
+	n.from = nil
+	t.keep(n)
+	return true
+}
+
+func (t *snapshots) refuse(m *moment, why string) {
+	m.why = why
+	t.l.Tell(false)
+}
+
+func (t *snapshots) drop(n *snapshot) {
+	t.kept = slices.DeleteFunc(t.kept, func(o *snapshot) bool { return o == n })
+	t.l.set.Dir.DropState(n.name)
+}
+
+// giveWay drops all, as the work directory is full, and reports whether there was a file.
+func (t *snapshots) giveWay() (freed bool) {
+	for len(t.kept) > 0 {
+		freed = true
+		t.drop(t.kept[0])
+	}
+	t.l.Tell(false)
+	return freed
+}
+
+// find returns the snapshot from before a run; nil: there is none.
+func (t *snapshots) find(run string) *snapshot {
+	for _, n := range t.kept {
+		if n.isBefore(run) {
+			return n
+		}
+	}
+	return nil
+}
+
+// goTo has a kernel read a snapshot and take the main kernel's place. over gets its report, or why nothing has changed.
+func (t *snapshots) goTo(n *snapshot, over func(lost []protocol.Lost, total int, why string)) {
+	l := t.l
+	k := l.reserve.take()
+	if k == nil {
+		var err error
+		if k, err = l.spawn(); err != nil {
+			over(nil, 0, "no interpreter could be started: "+err.Error())
+			return
+		}
+	}
+	t.reading = &comeback{kernel: k, to: n, over: over, limit: l.set.After(l.frozen.patience()+coldStart, func() { k.Kill("") })}
+	k.link.Send(map[string]any{"type": "wake", "path": l.set.Dir.StateFile(n.name), "seconds": l.set.Settings.FreezeSeconds})
+	l.reserve.prepare()
+}
+
+// onWoken takes a kernel's report that it has read a snapshot, and reports whether it is one.
+func (t *snapshots) onWoken(k *Kernel, m *kernelproc.Report) bool {
+	c := t.reading
+	if c == nil || c.kernel != k {
+		return false
+	}
+	t.reading = nil
+	c.limit.Stop()
+	if m.Why != "" {
+		k.discard()
+		c.over(nil, 0, bounds.Clean(m.Why, bounds.MaxNamed))
+		return true
+	}
+	k.begun, k.woken, k.awake, k.asleep = true, true, true, true
+	k.moment = c.to.moment
+	t.replace(k, c.to)
+	lost, total := lostOf(m)
+	c.over(lost, total, "")
+	return true
+}
+
+// lose is called when a kernel is dead, and reports whether it was to read a snapshot.
+func (t *snapshots) lose(k *Kernel, cause string) bool {
+	if t.writing != nil && t.writing.from == k {
+		t.writing = nil
+	}
+	c := t.reading
+	if c == nil || c.kernel != k {
+		return false
+	}
+	t.reading = nil
+	c.limit.Stop()
+	c.over(nil, 0, "the kernel ended over them: "+cause)
+	return true
+}
+
+// replace makes k the main kernel, ends the one before with its programs, and forgets newer snapshots.
+func (t *snapshots) replace(k *Kernel, n *snapshot) {
+	for last := len(t.kept) - 1; last >= 0 && t.kept[last] != n; last = len(t.kept) - 1 {
+		t.drop(t.kept[last])
+	}
+	former := t.l.main
+	t.l.main, t.writing = k, nil
+	if former != nil {
+		t.l.endFormer([]*Kernel{former})
+	}
+	t.l.reserve.want()
+}
