@@ -70,8 +70,8 @@ func (p *Program) obey() {
 		}
 		p.follow(in)
 	}
+	p.signal(syscall.SIGKILL) // before its input ends, which it would take for the whole of it
 	close(p.fed)
-	p.signal(syscall.SIGKILL)
 }
 
 func (p *Program) follow(in programwire.Input) {
