@@ -10,11 +10,13 @@ build:
 	go build -o $(BIN) .
 	go build -o bin/code-sandbox-server ./cmd/code-sandbox-server
 
-# The tour on a fresh machine: what is missing is installed, the images are made, and a real client
-# works on a real data set.
-demo: deps-run build
+# The tour on a fresh machine: what is missing is installed, the program is compiled meanwhile, what code runs in is made, and a real
+# client works on a real data set. The rest of the image, such as the browser, follows.
+demo:
+	(go build -o $(BIN) . && go build -o bin/tour ./examples/tour) & scripts/install-deps run && wait $$!
+	$(BIN) setup --quick
+	bin/tour --server $(BIN) --output output
 	$(BIN) setup
-	go run ./examples/tour --server $(BIN) --output output
 
 setup: deps-run build
 	$(BIN) setup

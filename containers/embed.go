@@ -12,7 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"maps"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -89,20 +89,21 @@ const (
 	HostDir     = "/run/host"
 )
 
-//go:embed image/python/Containerfile image/python/hosts image/python/host/env image/python/install.sh image/python/prepare.py image/python/pyproject.toml image/python/requirements.lock image/python/smoke.py
-//go:embed image/node/Containerfile image/node/hosts image/node/host/env image/node/canvas.cjs image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
+//go:embed image/hosts image/host/env
+//go:embed image/python/Containerfile* image/python/install.sh image/python/prepare.py image/python/pyproject.toml image/python/requirements.lock image/python/smoke.py
+//go:embed image/node/Containerfile* image/node/canvas.cjs image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
 //go:embed image/standard
 var recipeFiles embed.FS
 
 // Recipe is the recipe of an image.
 type Recipe struct {
-	Name  string // the folder's name: "python", "node" or "standard"
+	Name  string // "python", "node" or "standard"
 	Files fs.FS  // the build context
-	// Parts are the Containerfiles at its root, each of which builds on the image of the one before. Sessions can use the first one's.
+	// Parts are the texts of Containerfiles, each of which builds on the image of the one before. Sessions can use the first one's.
 	Parts []string
 	// Below are the recipes of the images that it is built on, by the names of the build's arguments; empty: Debian's as BASE.
 	Below map[string]Recipe
-	Hash  string // hex SHA-256 over the names and contents of Files and those of Below; of a full image with its suffix
+	Hash  string // hex SHA-256 over the parts, and the names and contents of what they may copy; of a full image with its suffix
 }
 
 // fullSuffix distinguishes the full image of a recipe from the standard one.
@@ -135,11 +136,13 @@ func (r Recipe) Ref() string {
 func (r Recipe) repository() string { return "code-sandbox-mcp-" + r.Name }
 
 var (
-	python   = load("python", nil, "Containerfile")
-	node     = load("node", nil, "Containerfile")
-	standard = load("standard", map[string]Recipe{"BASE": python, "NODE": node}, "Containerfile", "Containerfile.browser")
-	full     = Recipe{
-		Name: standard.Name, Files: standard.Files, Parts: []string{"Containerfile.full"}, Below: map[string]Recipe{"BASE": standard}, Hash: standard.Hash + fullSuffix,
+	python   = load("python", []string{"python/Containerfile", "python/Containerfile.alone"})
+	node     = load("node", []string{"node/Containerfile.packages", "node/Containerfile"})
+	standard = load("standard",
+		[]string{"standard/Containerfile.programs", "node/Containerfile.packages", "python/Containerfile", "standard/Containerfile"},
+		[]string{"standard/Containerfile.browser"})
+	full = Recipe{
+		Name: standard.Name, Files: standard.Files, Parts: []string{text("standard/Containerfile.full")}, Below: map[string]Recipe{"BASE": standard}, Hash: standard.Hash + fullSuffix,
 	}
 	slim = map[string]Recipe{"python": python, "bash": python, "javascript": node}
 )
@@ -188,40 +191,57 @@ func ImageRef(language string) string {
 	return standard.Ref()
 }
 
-// load reads embedded files, so only a mistake in the lines above can make it fail.
-func load(name string, below map[string]Recipe, parts ...string) Recipe {
-	files, err := fs.Sub(recipeFiles, "image/"+name)
+var contexts, _ = fs.Sub(recipeFiles, "image")
+
+// text reads an embedded file, so only a mistake in the lines above can make it fail.
+func text(name string) string {
+	content, err := fs.ReadFile(contexts, name)
 	if err != nil {
 		panic(err)
 	}
-	hash, err := hashFiles(files, below)
-	if err != nil {
-		panic(err)
-	}
-	return Recipe{Name: name, Files: files, Parts: parts, Below: below, Hash: hash}
+	return string(content)
 }
 
-// hashFiles ignores modes, times and the order of a directory. The length before each part keeps two different sets of files from reading
-// the same.
-func hashFiles(files fs.FS, below map[string]Recipe) (string, error) {
-	sum := sha256.New()
-	for _, argument := range slices.Sorted(maps.Keys(below)) {
-		fmt.Fprintf(sum, "%s %s ", argument, below[argument].Hash)
+// load makes a recipe of parts, each of which is made of files.
+func load(name string, parts ...[]string) Recipe {
+	r := Recipe{Name: name, Files: contexts}
+	folders := []string{"host", "hosts"}
+	for _, files := range parts {
+		var part strings.Builder
+		for _, file := range files {
+			part.WriteString(text(file))
+			folders = append(folders, path.Dir(file))
+		}
+		r.Parts = append(r.Parts, part.String())
 	}
-	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	var err error
+	if r.Hash, err = hashFiles(r.Files, folders); err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// hashFiles ignores modes, times and the order of folders. The length before each part keeps two different sets of files from reading the
+// same.
+func hashFiles(files fs.FS, folders []string) (string, error) {
+	sum := sha256.New()
+	slices.Sort(folders)
+	for _, folder := range slices.Compact(folders) {
+		err := fs.WalkDir(files, folder, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			content, err := fs.ReadFile(files, path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(sum, "%d %s %d ", len(path), path, len(content))
+			_, err = sum.Write(content)
 			return err
-		}
-		content, err := fs.ReadFile(files, path)
+		})
 		if err != nil {
-			return err
+			return "", err
 		}
-		fmt.Fprintf(sum, "%d %s %d ", len(path), path, len(content))
-		_, err = sum.Write(content)
-		return err
-	})
-	if err != nil {
-		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }

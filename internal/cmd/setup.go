@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/docker/go-units"
+	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -32,8 +33,8 @@ import (
 var registryName = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:\d+|localhost:\d+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
 func setupCommand(settings *server.Program) *cobra.Command {
-	var base, registry, save string
-	var build, rebuild, yes bool
+	var base, registry, save, from string
+	var build, quick, rebuild, yes bool
 	cmd := &cobra.Command{
 		Use: "setup", Short: "Make everything ready that code runs in", Args: NoArgs,
 		Long: `setup makes everything ready that code runs in, and says how the server gets
@@ -55,13 +56,15 @@ runs in an image that is built as soon as only its browser is missing.
 What is ready already is left as it is: a call after one that was interrupted
 goes on where that was, and one after one that succeeded takes no time. On
 stdout there is a line for each image, for scripts. --save also writes the
-images of the languages into a file, under the names that a cluster asks for.`,
+images of the languages into a file, under the names that a cluster asks for:
+packed if its name ends in .zst. With --from such a file and this program, a
+machine with Podman is made ready without a network.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if registry != "" && !registryName.MatchString(registry) {
 				return Usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))
 			}
 			return WithEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, _ *slog.Logger) error {
-				options := setup.Options{Base: base, Rebuild: rebuild}
+				options := setup.Options{Base: base, Quick: quick, Rebuild: rebuild}
 				if !build && !rebuild && base == "" {
 					options.Published = containers.PublishedImages()
 					options.Published.Registry = cmp.Or(registry, options.Published.Registry)
@@ -70,6 +73,11 @@ images of the languages into a file, under the names that a cluster asks for.`,
 				consent := func(what string) error { return consentTo(ctx, what, yes, os.Stdin, os.Stderr) }
 				if machines, has := on.(setup.Engine); has {
 					if err := setup.Machine(ctx, machines, consent, report); err != nil {
+						return err
+					}
+				}
+				if from != "" {
+					if err := loadImages(ctx, on, from); err != nil {
 						return err
 					}
 				}
@@ -85,6 +93,8 @@ images of the languages into a file, under the names that a cluster asks for.`,
 	}
 	cmd.Flags().StringVar(&registry, "registry", "", "`registry` that has copies of the published images, such as registry.example.com/team (default: where they are published)")
 	cmd.Flags().StringVar(&save, "save", "", "write the images into this `file` too, under the names that a cluster asks for, for kind load image-archive or ctr images import")
+	cmd.Flags().StringVar(&from, "from", "", "load the images from this `file`, which --save has written")
+	cmd.Flags().BoolVar(&quick, "quick", false, "end as soon as code can run: what is built further, as the browser, is left to the next setup")
 	cmd.Flags().BoolVar(&build, "build", false, "build the images here, and pull none that is published; so do --base and --rebuild")
 	cmd.Flags().StringVar(&base, "base", "", "`image` to build on, Debian 13 or newer")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "make and start Podman's virtual machine without a question")
@@ -109,7 +119,17 @@ func saveImages(ctx context.Context, s *server.Program, on engine.Engine, regist
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(server.SaveImages(ctx, on, names, f), f.Close()); err != nil {
+	archive := io.WriteCloser(f)
+	if strings.HasSuffix(file, ".zst") {
+		if archive, err = zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedBetterCompression)); err != nil {
+			return err
+		}
+	}
+	err = server.WithImages(ctx, on, func(connection context.Context) error { return setup.Save(connection, names, archive) })
+	if archive != io.WriteCloser(f) {
+		err = errors.Join(err, archive.Close())
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
 		_ = os.Remove(file)
 		return err
 	}
@@ -117,6 +137,23 @@ func saveImages(ctx context.Context, s *server.Program, on engine.Engine, regist
 		fmt.Fprintln(os.Stderr, "saved as "+name)
 	}
 	return nil
+}
+
+// loadImages loads the images of a file that saveImages has written.
+func loadImages(ctx context.Context, on engine.Engine, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return server.WithImages(ctx, on, func(connection context.Context) error {
+		refs, err := setup.Load(connection, f)
+		if err != nil {
+			return fmt.Errorf("%s: %w\n  fix: copy the file again, or write it anew by `setup --save` of this version on a machine of this kind", file, err)
+		}
+		fmt.Fprintln(os.Stderr, "loaded: "+strings.Join(refs, ", "))
+		return nil
+	})
 }
 
 // printImages makes the images of the languages that are on, and prints the result of each.

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"time"
 
@@ -75,17 +74,17 @@ func imageFault(language sandbox.Language, command, status string, err error) er
 	return nil
 }
 
-// SaveImages writes Podman's images into an archive, under the names beside them.
-func SaveImages(ctx context.Context, on engine.Engine, names map[string]string, archive io.Writer) error {
+// WithImages calls do with Podman's connection for its images.
+func WithImages(ctx context.Context, on engine.Engine, do func(connection context.Context) error) error {
 	engine, is := on.(*podman.Engine)
 	if !is {
-		return errors.New("images are saved from Podman alone")
+		return errors.New("images are saved and loaded by Podman alone")
 	}
 	connection, err := engine.Connection(ctx)
 	if err != nil {
 		return err
 	}
-	return setup.Save(connection, names, archive)
+	return do(connection)
 }
 
 // MakeImages makes images ready for containers, and returns the ready ones.

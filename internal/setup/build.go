@@ -48,12 +48,9 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe, ready int, o
 	if ready > 0 {
 		on = map[string]string{"BASE": recipe.Ref()}
 	}
-	for i := ready; i < len(recipe.Parts); i++ {
+	for i := ready; i < len(recipe.Parts) && !(w.opts.Quick && i > 0); i++ {
 		over := w.host.files()
-		var err error
-		if over["Containerfile"], err = fs.ReadFile(recipe.Files, recipe.Parts[i]); err != nil {
-			return fail(err)
-		}
+		over["Containerfile"] = []byte(recipe.Parts[i])
 		id, err := buildImage(ctx, recipe.Files, over, w.buildOptions(on), output)
 		if err != nil {
 			return fail(err)

@@ -33,6 +33,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
@@ -71,9 +72,8 @@ func tinyRecipe(t *testing.T, containerfile string) containers.Recipe {
 	return containers.Recipe{
 		Name:  name,
 		Hash:  strings.Repeat("0123456789abcdef", 4),
-		Parts: []string{"Containerfile"},
+		Parts: []string{strings.ReplaceAll(containerfile, "\nLABEL mark", "\nLABEL "+name+"=1")},
 		Files: fstest.MapFS{
-			"Containerfile": {Data: []byte(strings.ReplaceAll(containerfile, "\nLABEL mark", "\nLABEL "+name+"=1"))},
 			"versions.json": {Data: []byte(strings.ReplaceAll(tinyVersions, ",", ",\n  "))},
 			"host/env":      {Data: []byte("# nothing\n")},
 		},
@@ -180,28 +180,54 @@ func TestImagesAreSavedUnderTheNamesThatAClusterAsksFor(t *testing.T) {
 	should.Hold(t, !there && err == nil, "the name stays in Podman: %v, %v", there, err)
 }
 
+func TestSavedImagesMakeAnotherMachineReady(t *testing.T) {
+	ctx := connection(t)
+	recipe := tinyRecipe(t, tinyContainerfile)
+	must.OK(t, should.ErrOf(readyWork(&recorder{}).image(ctx, recipe)))
+	var packed bytes.Buffer
+	archive := must.Get(zstd.NewWriter(&packed))(t)
+	must.OK(t, Save(ctx, map[string]string{recipe.Ref(): containers.Published{Registry: "registry.example.com/team"}.Tagged(recipe)}, archive))
+	must.OK(t, archive.Close())
+	must.OK(t, libpod.RemoveImage(ctx, recipe.Ref()))
+	whole, changed, other := packed.Bytes(), bytes.Clone(packed.Bytes()), recipe
+	changed[len(changed)/2] ^= 1
+	other.Hash = strings.Repeat("f", 64)
+	for name, test := range map[string]struct {
+		archive []byte
+		recipe  containers.Recipe
+	}{
+		"cut": {whole[:len(whole)-8], recipe}, "changed": {changed, recipe}, "of another version": {whole, other}, "empty": {nil, recipe}, "no archive": {[]byte("hello"), recipe},
+	} {
+		refs, err := load(ctx, bytes.NewReader(test.archive), []containers.Recipe{test.recipe})
+		should.Hold(t, err != nil, "%s: loaded %v", name, refs)
+		there, err := libpod.ImageExists(ctx, recipe.Ref())
+		should.Hold(t, !there && err == nil, "%s: it has its name", name)
+	}
+	refs := must.Get(load(ctx, bytes.NewReader(whole), []containers.Recipe{other, recipe}))(t)
+	should.Hold(t, len(refs) == 1 && refs[0] == recipe.Ref(), "loaded %q", refs)
+	made := must.Get((&work{report: &recorder{}}).image(ctx, recipe))(t)
+	should.Hold(t, !made.Made, "the loaded image was made once more: %+v", made)
+}
+
 func TestAnImageIsBuiltPartByPartOnTheImagesBelow(t *testing.T) {
 	ctx := connection(t)
 	low, report := tinyRecipe(t, tinyContainerfile), &recorder{}
 	recipe := low
 	recipe.Below, recipe.Hash = map[string]containers.Recipe{"BASE": low, "OTHER": low}, strings.Repeat("f", 64)
-	recipe.Parts = []string{"Containerfile.first", "Containerfile.last"}
-	files := recipe.Files.(fstest.MapFS)
-	files["Containerfile.first"] = &fstest.MapFile{Data: []byte("ARG BASE\nARG OTHER\nFROM ${OTHER} AS other\nFROM ${BASE}\nLABEL parts=one\n")}
+	recipe.Parts = []string{"ARG BASE\nARG OTHER\nFROM ${OTHER} AS other\nFROM ${BASE}\nLABEL parts=one\n", "ARG BASE\nFROM ${BASE}\nCOPY no-such-file /\n"}
 	labels := func() map[string]string {
 		image := must.Get(libpod.InspectImage(ctx, recipe.Ref()))(t)
 		return image.Labels
 	}
 
 	// What an interrupted setup leaves is an image for sessions, and the next one builds the rest.
-	if _, err := readyWork(report).image(ctx, recipe); err == nil || !strings.Contains(err.Error(), "Containerfile.last") {
-		t.Fatalf("without the last part: %v", err)
+	if _, err := readyWork(report).image(ctx, recipe); err == nil || !strings.Contains(err.Error(), "no-such-file") {
+		t.Fatalf("with a last part that fails: %v", err)
 	}
 	if l := labels(); l[containers.LabelRecipe] != recipe.Begun() || l["parts"] != "one" || l[containers.LabelVersions] != tinyVersions {
 		t.Errorf("the labels of the first part are %v", l)
 	}
-	delete(files, "Containerfile.first")
-	files["Containerfile.last"] = &fstest.MapFile{Data: []byte("ARG BASE\nFROM ${BASE}\nLABEL last=two\n")}
+	recipe.Parts = []string{"no Containerfile", "ARG BASE\nFROM ${BASE}\nLABEL last=two\n"}
 	result, err := readyWork(&recorder{}).image(ctx, recipe)
 	want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true})
 	should.Hold(t, err == nil && result == want, "got %+v, %v, want %+v", result, err, want)

@@ -28,7 +28,7 @@ const installs = `
 USER root
 COPY . /recipe
 COPY host /run/host
-RUN . /recipe/host/env; cd /recipe; PATH=/recipe/fake:$PATH; chmod +x fake/apt-get; rm -rf /usr/local/lib/python3.13/dist-packages/* /usr/local/share/code-sandbox/why; \
+RUN . /recipe/host/env; cd /recipe/python; PATH=/recipe/fake:$PATH; chmod +x ../fake/apt-get; rm -rf /usr/local/lib/python3.13/dist-packages/* /usr/local/share/code-sandbox/why; \
     sh install.sh /usr/local/share/code-sandbox/why; \
     echo "why: $(cat /usr/local/share/code-sandbox/why 2>/dev/null)"; python3 -c 'import tiny; print("tiny", tiny.__version__)'; false
 `
@@ -93,7 +93,7 @@ func TestTheLocksPackagesAreInstalledOrDebians(t *testing.T) {
 			}
 			over := h.files()
 			over["Containerfile"] = []byte("FROM " + image + installs)
-			over["requirements.lock"] = []byte(lockOf(locked...))
+			over["python/requirements.lock"] = []byte(lockOf(locked...))
 			over["fake/apt-get"] = []byte("#!/bin/sh\necho apt-get \"$1\"\nmkdir -p /usr/lib/python3/dist-packages/fsspec\n")
 			var said strings.Builder
 			_, _ = buildImage(ctx, python.Files, over, (&work{hostNetwork: true}).buildOptions(nil), &lines{emit: func(line string) { said.WriteString(line + "\n") }})

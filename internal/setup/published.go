@@ -1,12 +1,18 @@
 package setup
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
+	"path"
+	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
@@ -82,4 +88,60 @@ func Save(ctx context.Context, names map[string]string, archive io.Writer) error
 		return fmt.Errorf("save the images: %w", err)
 	}
 	return nil
+}
+
+// Load loads the images of an archive that Save has written, and gives those of this program's recipes their names, which it returns. The
+// archive may be packed by zstd, which then tells whether it is whole.
+func Load(ctx context.Context, archive io.Reader) (refs []string, err error) {
+	return load(ctx, archive, containers.Recipes())
+}
+
+func load(ctx context.Context, archive io.Reader, recipes []containers.Recipe) (refs []string, err error) {
+	packed := bufio.NewReader(archive)
+	if start, _ := packed.Peek(4); string(start) == "\x28\xb5\x2f\xfd" {
+		unpacked, err := zstd.NewReader(packed)
+		if err != nil {
+			return nil, err
+		}
+		defer unpacked.Close()
+		archive = unpacked
+	} else {
+		archive = packed
+	}
+	content := &failing{Reader: archive}
+	names, err := libpod.LoadImages(ctx, content)
+	if err := cmp.Or(content.err, err); err != nil {
+		return nil, fmt.Errorf("load the images: %w", err)
+	}
+	for _, recipe := range recipes {
+		i := slices.IndexFunc(names, func(name string) bool { return path.Base(name) == path.Base(recipe.Ref()) })
+		if i < 0 {
+			continue
+		}
+		if image, err := libpod.InspectImage(ctx, names[i]); err == nil && image.Architecture != runtime.GOARCH {
+			return nil, fmt.Errorf("%s is for %s, and this machine is %s", names[i], image.Architecture, runtime.GOARCH)
+		}
+		if err := adopt(ctx, recipe, names[i]); err != nil {
+			return nil, err
+		}
+		refs = append(refs, recipe.Ref())
+	}
+	if len(refs) == 0 {
+		return nil, fmt.Errorf("no image in it is of this version's recipes: %s", strings.Join(names, ", "))
+	}
+	return refs, nil
+}
+
+// failing remembers an error of a reader, which the engine only tells as a broken request.
+type failing struct {
+	io.Reader
+	err error
+}
+
+func (f *failing) Read(p []byte) (int, error) {
+	n, err := f.Reader.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // zstd's own
+		f.err = err
+	}
+	return n, err
 }

@@ -29,6 +29,8 @@ type Options struct {
 	// Base is the image to build on, Debian trixie or newer; it is pulled when the engine lacks it. Empty: Debian's own from the engine or
 	// its registry, or one made from Debian's mirror if no registry answers.
 	Base string
+	// Quick builds of an image only what sessions need; the next call without it makes the rest.
+	Quick bool
 	// Rebuild builds images again that are already there.
 	Rebuild bool
 	// Patience is the time in which a registry must answer before it counts as out of reach; 0 means 8 s. It does not bound the download.
@@ -120,7 +122,7 @@ func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, err
 
 func (w *work) makeImage(ctx context.Context, recipe containers.Recipe) (Result, error) {
 	result := Result{Name: recipe.String(), Ref: recipe.Ref()}
-	if parts, err := w.partsReady(ctx, recipe); parts == len(recipe.Parts) || err != nil {
+	if parts, err := w.partsReady(ctx, recipe); parts == len(recipe.Parts) || parts > 0 && w.opts.Quick || err != nil {
 		return result, err
 	}
 	result.Made = true

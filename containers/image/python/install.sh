@@ -38,13 +38,11 @@ shrink() {
 	find . -path './*.libs' -prune -o -type f -name '*.so*' -exec strip --strip-unneeded {} +
 }
 
-# Whatever is compiled has to be compiled here, because nothing can be on a read-only root.
 finish() {
 	cd $packages
 	apt-get update && apt-get install -y --no-install-recommends binutils
 	shrink
 	apt-get purge -y --autoremove binutils && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb
-	python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash . >/dev/null || true # some carry files for other versions
 }
 
 # reason prints the line of the installer's output that names a cause, else the last ones. pip ends with "no matching

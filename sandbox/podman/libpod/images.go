@@ -44,6 +44,13 @@ func SaveImages(ctx context.Context, refs []string, archive io.Writer) error {
 	return r.download(ctx, "/images/export", archive)
 }
 
+// LoadImages loads an archive of images, plain or packed, and returns their names.
+func LoadImages(ctx context.Context, archive io.Reader) ([]string, error) {
+	r := request{body: archive, header: http.Header{"Content-Type": {"application/x-tar"}}}
+	loaded, err := ask[struct{ Names []string }](ctx, http.MethodPost, "/images/load", r)
+	return loaded.Names, err
+}
+
 // RemoveImage takes a name from an image, and removes the image if that was the last and no container uses it.
 func RemoveImage(ctx context.Context, ref string) error {
 	return to(ref).do(ctx, http.MethodDelete, "/images/%s")
