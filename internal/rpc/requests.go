@@ -7,7 +7,13 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
+	"time"
+	"unicode"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -99,6 +105,35 @@ func CanElicit(ctx context.Context) bool {
 	c := callFrom(ctx)
 	return mcp.IsModernProtocol(server.RequestProtocolVersion(ctx)) || c != nil && c.Request != nil
 }
+
+// rootsTime is how long a client is waited for that is asked for its roots.
+const rootsTime = 2 * time.Second
+
+// Roots returns the folders of its machine that the client of ctx's call works in; nil: it tells none.
+func Roots(ctx context.Context) (folders []string) {
+	client, ok := server.ClientSessionFromContext(ctx).(server.SessionWithClientInfo)
+	c := callFrom(ctx)
+	if !ok || c == nil || c.Request == nil || client.GetClientCapabilities().Roots == nil || mcp.IsModernProtocol(server.RequestProtocolVersion(ctx)) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, rootsTime)
+	defer cancel()
+	var told mcp.ListRootsResult
+	if text, err := c.Request(ctx, nil, string(mcp.MethodListRoots), struct{}{}); err != nil || json.Unmarshal(text, &told) != nil {
+		return nil
+	}
+	for _, root := range told.Roots {
+		u, err := url.Parse(root.URI)
+		if err != nil || u.Scheme != "file" || strings.ContainsFunc(u.Path, unicode.IsControl) {
+			continue
+		}
+		folders = append(folders, filepath.FromSlash(ofDrive.ReplaceAllString(u.Path, "$1")))
+	}
+	return folders
+}
+
+// ofDrive matches the beginning of a path in an address of Windows.
+var ofDrive = regexp.MustCompile(`^/([A-Za-z]:)`)
 
 // ElicitsForms reports whether a client with these capabilities can ask its user by a form.
 func ElicitsForms(client mcp.ClientCapabilities) bool {

@@ -2,6 +2,7 @@
 package render
 
 import (
+	"context"
 	"github.com/dustin/go-humanize"
 
 	"encoding/json"
@@ -113,7 +114,8 @@ type Renderer struct {
 	Manager           *sandbox.Manager
 	Secrets           *secrets.Masker
 	Can               hint.Capabilities
-	Images            string // the form of images; empty: the form that suits the client
+	HostPath          func(ctx context.Context, path string) string // Can's; nil: it has none
+	Images            string                                        // the form of images; empty: the form that suits the client
 	StructuredContent bool
 	StoreLinks        map[string]string // addresses of files in the store, by their paths
 	Logger            *slog.Logger

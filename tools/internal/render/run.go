@@ -335,6 +335,9 @@ func (r *Renderer) hint(ctx context.Context, res *sandbox.Result) string {
 	}
 	can, limits, memory := r.Can, r.Manager.Config().Limits, r.Manager.MemoryLimit(res.SessionID)
 	can.MemoryLimit, can.TmpLimit = humanize.IBytes(uint64(memory)), humanize.IBytes(uint64(limits.TmpBytes))
+	if r.HostPath != nil {
+		can.HostPath = func(path string) string { return r.HostPath(ctx, path) }
+	}
 	if memory < limits.MemoryBytes {
 		can.MostMemoryMB = limits.MemoryBytes >> 20
 	}
