@@ -81,6 +81,7 @@ func (d *Deps) list() []tool {
 func Register(s *server.MCPServer, d *Deps) {
 	d.tasks = &tasks{after: taskAfter, life: d.Manager.Config().MaxRunTimeout + taskLife}
 	declareTasks(s)
+	declareSkill(s)
 	for _, t := range d.list() {
 		if d.StructuredContent {
 			t.output(&t.definition)

@@ -41,7 +41,7 @@ type backend struct {
 
 func newBackend(o Options) backend {
 	uploadBytes := o.Deps.DownloadBytes
-	if o.Uses != nil {
+	if o.Export != nil && o.Uses != nil {
 		uploadBytes = o.Deps.Manager.Config().VolumeBytes // the owner's own processes may fill the session
 	}
 	b := backend{

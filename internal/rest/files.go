@@ -39,7 +39,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	err := s.links.Receive(w, r, r.PathValue("session_id"), r.PathValue("path"), overwrite)
-	if err != nil && s.uses != nil {
+	if err != nil && s.export != nil {
 		_, _ = io.Copy(io.Discard, r.Body) // a client that is still sending misses the answer
 	}
 	s.transferred(w, r, err)
