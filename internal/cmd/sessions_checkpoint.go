@@ -3,6 +3,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -158,10 +159,9 @@ nothing is left.`,
 			return Report(err)
 		}
 		return withManager(cmd.Context(), settings, whose.key(), func(ctx context.Context, manager *sandbox.Manager) error {
-			i := &sessionImport{manager: manager, id: strings.Join(args[1:], "")}
-			told, err := i.run(ctx, file, checkpointLimits(settings, *maxBytes))
+			id, told, err := importSession(ctx, manager, strings.Join(args[1:], ""), file, checkpointLimits(settings, *maxBytes))
 			if err == nil {
-				fmt.Printf("imported %s: %s\n", i.id, counted(told))
+				fmt.Printf("imported %s: %s\n", id, counted(told))
 			}
 			return err
 		})
@@ -169,45 +169,31 @@ nothing is left.`,
 	return cmd
 }
 
-// sessionImport is one import on its way.
-type sessionImport struct {
-	manager *sandbox.Manager
-	id      string // empty: the checkpoint's
-	begun   bool   // the session may be removed: the import made it
-}
-
-// run imports the session and releases it. After a failure it removes it.
-func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoint.Limits) (checkpoint.Summary, error) {
+// importSession makes a session of the files and the history, under the checkpoint's name for an empty id, if nothing of the name exists. It
+// releases the session, and removes it after a failure.
+func importSession(ctx context.Context, manager *sandbox.Manager, id string, from io.Reader, limits checkpoint.Limits) (string, checkpoint.Summary, error) {
+	begun := false
 	told, err := checkpoint.Import(ctx, from, limits, func(m checkpoint.Manifest, ran io.Reader, next checkpoint.Next) error {
-		if err := i.begin(ctx, m, ran); err != nil {
+		id = cmp.Or(id, m.SessionID)
+		if slices.ContainsFunc(manager.Sessions(ctx), func(info sandbox.SessionInfo) bool { return info.ID == id }) {
+			return fault.New(fault.FileExists, "Give it another name: code-sandbox-mcp sessions import FILE NAME.", "There is a session %q already.", id)
+		}
+		err := manager.BeginImport(id, ran)
+		if errors.Is(err, history.ErrBad) {
+			return fault.New(fault.InvalidContent, "Use a file that `code-sandbox-mcp sessions export` wrote.", "The history in the file makes no sense.").Because(err)
+		}
+		if err != nil {
 			return err
 		}
-		return i.manager.ImportFiles(ctx, i.id, next)
+		begun = true
+		return manager.ImportFiles(ctx, id, next)
 	})
 	if err == nil {
-		_, err = i.manager.CloseSession(ctx, i.id, true)
+		_, err = manager.CloseSession(ctx, id, true)
 	}
-	if err != nil && i.begun {
-		_, undone := i.manager.CloseSession(ctx, i.id, false)
+	if err != nil && begun {
+		_, undone := manager.CloseSession(ctx, id, false)
 		err = errors.Join(err, undone)
 	}
-	return told, err
-}
-
-// begin makes the session, with the history, if nothing of its name exists.
-func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, ran io.Reader) error {
-	if i.id == "" {
-		i.id = m.SessionID
-	}
-	if slices.ContainsFunc(i.manager.Sessions(ctx), func(info sandbox.SessionInfo) bool { return info.ID == i.id }) {
-		return fault.New(fault.FileExists, "Give it another name: code-sandbox-mcp sessions import FILE NAME.", "There is a session %q already.", i.id)
-	}
-	if err := i.manager.BeginImport(i.id, ran); err != nil {
-		if errors.Is(err, history.ErrBad) {
-			err = fault.New(fault.InvalidContent, "Use a file that `code-sandbox-mcp sessions export` wrote.", "The history in the file makes no sense.").Because(err)
-		}
-		return err
-	}
-	i.begun = true
-	return nil
+	return id, told, err
 }

@@ -36,7 +36,7 @@ func writeWhole(path string, force bool, write func(io.Writer) error) error {
 		return cannotWrite(path, err)
 	}
 	if err = errors.Join(out.Flush(), temp.Sync(), temp.Close()); err == nil && !force {
-		err = os.Link(temp.Name(), path) // if a file appeared meanwhile, it stays
+		err = os.Link(temp.Name(), path)                // if a file appeared meanwhile, it stays
 		if err != nil && !errors.Is(err, fs.ErrExist) { // a file system without hard links: an empty file takes the name
 			var own *os.File
 			if own, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
