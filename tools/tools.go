@@ -141,7 +141,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			f := *fault.From(err) // a copy: some are shared
 			for _, name := range []string{"path", "host_path"} {
 				asked, is := p.given[name].(string)
-				if is && slices.Contains([]fault.Code{fault.InvalidPath, fault.NotFound, fault.InvalidArgument}, f.Code) && !(name == "host_path" && d.HostDirs.Holds(asked)) {
+				if is && slices.Contains([]fault.Code{fault.InvalidPath, fault.NotFound, fault.InvalidArgument}, f.Code) && (name == "path" || !d.HostDirs.Holds(asked)) {
 					f.Hint = cmp.Or(d.hostPath(ctx, asked), f.Hint)
 				}
 			}

@@ -3,12 +3,11 @@ package render
 
 import (
 	"context"
-	"github.com/dustin/go-humanize"
-
 	"encoding/json"
 	"log/slog"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
