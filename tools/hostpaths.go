@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -36,7 +37,7 @@ func (d *Deps) hostPath(ctx context.Context, asked string) string {
 	if elsewhere.MatchString(asked) {
 		folder = asked[:max(1, strings.LastIndexAny(asked, `/\\`))]
 	}
-	if folder != "" || path.IsAbs(asked) && !strings.HasPrefix(asked, "/mnt/") {
+	if isForeign(asked) {
 		for _, root := range rpc.Roots(ctx) {
 			if rest, err := filepath.Rel(root, asked); err == nil && filepath.IsLocal(rest) {
 				folder = root
@@ -47,6 +48,25 @@ func (d *Deps) hostPath(ctx context.Context, asked string) string {
 		return fmt.Sprintf("That is on the user's machine: the user adds --mount %s:mine (code reads it) or --allow-host-dir %[1]s (upload_file's host_path) to the server.", folder)
 	}
 	return ""
+}
+
+// isForeign reports whether a path may be one of the user's machine.
+func isForeign(asked string) bool {
+	return elsewhere.MatchString(asked) || path.IsAbs(asked) && !strings.HasPrefix(asked, "/mnt/")
+}
+
+// lacksRoots reports whether the answer to a run names a path for which the client must come again with its roots.
+func (d *Deps) lacksRoots(ctx context.Context, res *sandbox.Result) (lacks bool) {
+	if tells, again := rpc.TellsRoots(ctx); !d.Local || !tells || !again || roundOf(ctx) > 0 || taskOf(ctx) != nil {
+		return false
+	}
+	r := d.renderer()
+	r.HostPath = func(_ context.Context, asked string) string {
+		lacks = lacks || isForeign(asked)
+		return ""
+	}
+	r.Hint(ctx, res)
+	return lacks
 }
 
 // mountsFor describes the folders of the user's machine for the owner whose client is on it, as instructions.
