@@ -116,6 +116,11 @@ func (r *Runner) run(ctx context.Context) int {
 	if options.Before, err = r.before(ctx); err != nil {
 		return r.notRun(ctx, err)
 	}
+	stop, err := r.listen(ctx)
+	if err != nil {
+		return r.notRun(ctx, err)
+	}
+	defer stop()
 	run, err := r.Manager.Run(options)
 	if err != nil {
 		return r.notRun(ctx, err)
