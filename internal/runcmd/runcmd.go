@@ -48,6 +48,11 @@ type Runner struct {
 // Run does the job and returns the exit code. When ctx ends, it interrupts the run and saves its files.
 func (r *Runner) Run(ctx context.Context) int {
 	r.stdout, r.stderr = harmless(r.Stdout), harmless(r.Stderr)
+	stop, err := r.listen(ctx)
+	if err != nil {
+		return r.notRun(ctx, err)
+	}
+	defer stop()
 	if err := r.upload(ctx); err != nil {
 		return r.notRun(ctx, err)
 	}
@@ -116,11 +121,6 @@ func (r *Runner) run(ctx context.Context) int {
 	if options.Before, err = r.before(ctx); err != nil {
 		return r.notRun(ctx, err)
 	}
-	stop, err := r.listen(ctx)
-	if err != nil {
-		return r.notRun(ctx, err)
-	}
-	defer stop()
 	run, err := r.Manager.Run(options)
 	if err != nil {
 		return r.notRun(ctx, err)

@@ -211,7 +211,9 @@ class Trial:
         found["wire to the session"] = KEY.encode() in self.wire.text()
         self.out.flush()
         logs = self.log.read_text() + (self.folder / "run.out").read_text()
-        for name in subprocess.run(["podman", "ps", "-aq", "--filter", "label=code-sandbox-mcp.session=worker"], capture_output=True, text=True).stdout.split():
+        containers = subprocess.run(["podman", "ps", "-q", "--filter", "label=code-sandbox-mcp.session=worker"], capture_output=True, text=True).stdout.split()
+        check("the session has a container", containers)
+        for name in containers:
             logs += subprocess.run(["podman", "inspect", name], capture_output=True, text=True, check=True).stdout
         found["log, and the container's description"] = KEY in logs
         return found
