@@ -8,7 +8,9 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -41,32 +43,45 @@ func readForward(given string) (f forward, err error) {
 	return forward{uint16(from), strconv.FormatUint(to, 10)}, nil
 }
 
-// listen opens the ports of this machine, whose connections are carried until the function that it returns is called.
+// drainTime is the time in which open connections may bring their last bytes when the code has ended.
+const drainTime = 2 * time.Second
+
+// listen opens the ports of this machine. Their connections are carried until the function that it returns is called.
 func (r *Runner) listen(ctx context.Context) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
+	var open sync.WaitGroup
+	var listeners []net.Listener
+	stop = func() {
+		for _, l := range listeners {
+			_ = l.Close()
+		}
+		time.AfterFunc(drainTime, cancel)
+		open.Wait()
+		cancel()
+	}
 	for _, f := range r.Job.forwards {
 		l, err := net.Listen("tcp4", net.JoinHostPort(loopback, strconv.Itoa(int(f.local))))
 		if err != nil {
-			cancel()
+			stop()
 			why := err
 			if errno := syscall.Errno(0); errors.As(err, &errno) {
 				why = errno
 			}
 			return nil, fault.New(fault.InvalidArgument, "Name another one: --forward 0:"+f.inside+" takes a free one.", "Port %d of this machine cannot be used: %v.", f.local, why)
 		}
-		context.AfterFunc(ctx, func() { _ = l.Close() })
+		listeners = append(listeners, l)
 		r.say("%s leads to port %s of the session", l.Addr(), f.inside)
-		go func() {
+		open.Go(func() {
 			for {
 				conn, err := l.Accept()
 				if err != nil {
 					return
 				}
-				go r.carry(ctx, conn, f.inside)
+				open.Go(func() { r.carry(ctx, conn, f.inside) })
 			}
-		}()
+		})
 	}
-	return cancel, nil
+	return stop, nil
 }
 
 // carry joins a connection to a port of the session, by a program in it.
@@ -82,6 +97,7 @@ func (r *Runner) carry(ctx context.Context, conn net.Conn, port string) {
 		}
 		return
 	}
+	defer context.AfterFunc(ctx, p.Kill)()
 	go func() {
 		if _, err := io.Copy(writer{ctx, p}, conn); err != nil || p.CloseInput(ctx) != nil {
 			p.Kill()

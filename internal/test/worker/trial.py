@@ -85,6 +85,52 @@ class Plane:
         return response
 
 
+class Claude:
+    """What Anthropic runs for a worker: a queue with one item, and a session whose agent calls tools."""
+
+    def __init__(self, calls):
+        self.calls = [{"type": "agent.tool_use", "id": f"call_{n}", "name": name, "input": given, "processed_at": "2026-11-30T00:00:00Z", "evaluated_permission": "allow"} for n, (name, given) in enumerate(calls)]
+        self.polled, self.keys, self.results, self.over = 0, set(), {}, asyncio.Event()
+
+    async def start(self):
+        app = web.Application(client_max_size=1 << 26)
+        app.add_routes([web.route("*", "/v1/{path:.*}", self.answer)])
+        runner = web.AppRunner(app, shutdown_timeout=1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+
+    async def answer(self, request):
+        path = request.match_info["path"]
+        self.keys.add(request.headers.get("Authorization"))
+        work = {"id": "work_1", "type": "work", "created_at": "2026-11-30T00:00:00Z", "data": {"id": "sesn_1", "type": "session"}, "environment_id": "env_1", "metadata": {}, "state": "active"}
+        if path.endswith("/poll"):
+            self.polled += 1
+            return web.json_response(work if self.polled == 1 else None)
+        if path.endswith("/heartbeat"):
+            return web.json_response({"type": "work_heartbeat", "last_heartbeat": "now", "lease_extended": True, "state": "active", "ttl_seconds": 60})
+        if "/work/" in path:
+            return web.json_response(work)
+        if path.endswith("/stream"):
+            response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+            await response.prepare(request)
+            await self.over.wait()
+            return response
+        if path.endswith("/events") and request.method == "POST":
+            for event in (await request.json())["events"]:
+                self.results[event["tool_use_id"]] = event
+            if len(self.results) == len(self.calls):
+                self.over.set()
+            return web.json_response({"data": []})
+        if path.endswith("/events"):
+            return web.json_response({"data": self.calls, "next_page": None})
+        return web.json_response({"id": "sesn_1", "type": "session", "status": "running", "resources": [], "metadata": {}, "environment_id": "env_1", "agent": {"skills": []}})
+
+    def texts(self):
+        return ["".join(block.get("text", "") for block in self.results[call["id"]]["content"]) for call in self.calls if call["id"] in self.results]
+
+
 class Wire:
     """A relay that keeps all that goes to and from the session."""
 
