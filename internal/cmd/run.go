@@ -38,8 +38,8 @@ The session ends with the run, unless --session names one, which keeps variables
 and files for the next time, and which the server's tools can use too. Files
 that the code makes are saved to the folder --out, replacing what is there, and
 nothing is written elsewhere. --forward lets this machine connect to a port that
-the code listens on, until the code ends. Ctrl-C interrupts the code, saves what it has made
-and ends; a second one ends at once.
+the code listens on, until the code ends. Ctrl-C interrupts the code, saves what
+it has made and ends; a second one ends at once.
 
 Output is what a terminal would show of it, and exactly what was written where
 it is longer than --output-limit. Exit status: the code's own, 124 timed out,

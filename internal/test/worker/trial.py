@@ -1,8 +1,8 @@
 """Runs the workers of docs/workers.md against scripted control planes, and looks for their keys inside the session.
 
-    python3 trial.py SERVER [--plant]
+    python3 trial.py SERVER codex|claude [--plant]
 
-It needs aiohttp, Node and Podman. With --plant the key is put into every place, and has to be found in each.
+It needs aiohttp and anthropic, Node and Podman. With --plant the key is put into every place, and has to be found in each.
 """
 import argparse
 import asyncio
@@ -23,9 +23,10 @@ HERE = pathlib.Path(__file__).parent
 CODEX = "@openai/codex@0.171.0"
 PROFILE = "noise_hybrid_ik_v1"
 KEY = "sk-worker-" + secrets.token_hex(20)
+WAIT = "timeout {} sh -c 'until grep -q ^LOOKED /tmp/looked; do sleep 1; done'; cat /tmp/looked"
 
 
-class Plane:
+class OpenAI:
     """What OpenAI runs for an executor: the registry, the meeting point of both ends, and a model with a script."""
 
     def __init__(self):
@@ -85,7 +86,7 @@ class Plane:
         return response
 
 
-class Claude:
+class Anthropic:
     """What Anthropic runs for a worker: a queue with one item, and a session whose agent calls tools."""
 
     def __init__(self, calls):
@@ -181,90 +182,58 @@ class Trial:
     def __init__(self, binary, folder, plant):
         self.binary, self.folder, self.plant = binary, folder, plant
         self.env = {k: v for k, v in os.environ.items() if "CODEX" not in k} | {"SANDBOX_STATE_DIR": str(folder / "state"), "SANDBOX_SPARES": "0"}
-        self.keyed = self.env | {"CODEX_API_KEY": KEY, "CODEX_HOME": str(folder / "forwarder")}
-        (folder / "forwarder").mkdir()
-        (folder / "harness").mkdir()
-        self.plane = Plane()
+        self.keyed = self.env | {"CODEX_API_KEY": KEY, "ANTHROPIC_ENVIRONMENT_KEY": KEY, "CODEX_HOME": str(folder / "forwarder")}
+        turned = bytes(255 - b for b in KEY.encode()).hex()
+        self.look = f"python3 look.py {turned}" + (" plant" if plant else "")
+        self.planted = f"echo {KEY}; " if plant else ""  # in the code, and in what it prints
+        self.run = None
 
     def ours(self, *args):
         done = subprocess.run([self.binary, *args], env=self.env, capture_output=True, text=True)
         return done.stdout + done.stderr
 
-    async def begin(self):
-        await self.plane.start()
-        subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", self.folder, CODEX], check=True)
-        self.codex = next(self.folder.glob("node_modules/@openai/codex-*/vendor/*/bin/codex"))
-        print(self.ours("run", "--session", "worker", "--run-timeout", "10m", "--language", "bash", "-c", f"npm install -g {CODEX} 2>&1 | tail -1; echo before > kept.txt", str(HERE / "look.py")))
-        (self.folder / "harness/config.toml").write_text(f'model = "scripted"\nmodel_provider = "plane"\n[model_providers.plane]\nname = "plane"\nbase_url = "{self.plane.url}/v1"\nwire_api = "responses"\n')
+    def prepare(self, code):
+        print(self.ours("run", "--session", "worker", "--run-timeout", "10m", "--language", "bash", "-c", code + "; echo before > kept.txt", str(HERE / "look.py")))
 
-    async def serve(self):
+    async def serve(self, port, ready, *code):
         """Begin the run of the session. Its own environment has the key too, which does not matter."""
-        self.log = self.folder / "server.log"
-        code = "codex exec-server --listen ws://127.0.0.1:8765"
-        if self.plant:
-            code = f"echo {KEY}; " + code
-        self.out = open(self.folder / "run.out", "w+")
-        self.run = subprocess.Popen([self.binary, "run", "--session", "worker", "--forward", "0:8765", "--run-timeout", "1h", "--log-level", "debug", "--log-file", self.log, "--language", "bash", "-c", code],
-                                    env=self.keyed, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.out)
-        text = await self.until(lambda: text if "ws://127" in (text := (self.folder / "run.out").read_text()) else None)
+        self.log, out = self.folder / "server.log", self.folder / "run.out"
+        with open(out, "w") as file:
+            self.run = subprocess.Popen([self.binary, "run", "--session", "worker", "--forward", f"0:{port}", "--run-timeout", "1h", "--log-level", "debug", "--log-file", self.log, *code],
+                                        env=self.keyed, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        text = await self.until(lambda: text if ready in (text := out.read_text()) else None)
         self.wire = Wire(int(re.search(r"127\.0\.0\.1:(\d+) leads", text)[1]))
         await self.wire.start()
 
-    async def until(self, ask, patience=60):
+    async def until(self, ask, patience=200):
         for _ in range(patience * 10):
             if answer := ask():
                 return answer
             await asyncio.sleep(0.1)
         sys.exit("waited in vain: " + (self.folder / "run.out").read_text())
 
-    async def forward(self):
-        self.forwarder = await asyncio.create_subprocess_exec(
-            self.codex, "exec-server", "forward", "--connect", self.wire.url, "--remote", self.plane.url, "--environment-id", "env_1",
-            env=self.keyed, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
-
-    async def stop_forwarder(self):
-        if self.forwarder.returncode is None:
-            self.forwarder.terminate()
-        return (await self.forwarder.communicate())[0].decode()
-
-    async def agent(self, *steps, patience=120):
-        """Let the real Codex, which has no key of the worker's, do what the model says, and return what the model saw."""
-        self.plane.steps, self.plane.answers = list(steps), []
-        env = self.env | {"CODEX_HOME": str(self.folder / "harness"), "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL": self.plane.url,
-                          "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID": "env_1", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN": "harness"}
-        harness = await asyncio.create_subprocess_exec(self.codex, "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "go on", cwd="/tmp", env=env,
-                                                       stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
-        try:
-            out, _ = await asyncio.wait_for(harness.communicate(), patience)
-        except asyncio.TimeoutError:
-            harness.kill()
-            out = b"killed"
-        return self.plane.answers, out.decode()
-
-    async def look(self):
-        """Look in twelve places: nine by the eyes of code that the agent runs, three from outside."""
-        turned = bytes(255 - b for b in KEY.encode()).hex()
-        steps = [f": {KEY}"] if self.plant else []
-        steps += [f"cd /mnt/data && setsid python3 look.py {turned} {'plant' if self.plant else ''} > /tmp/looked 2>&1 & true"]
-        wait = "timeout 25 sh -c 'until grep -q ^LOOKED /tmp/looked; do sleep 1; done'; cat /tmp/looked"
-        answers, out = await self.agent(*steps, *[wait] * 5, patience=300)
-        looked = next((m[1] for m in (re.search(r"LOOKED (.*)", a) for a in answers) if m), None)
-        if not looked:
-            sys.exit(f"it did not look: {answers} {out}")
-        looked = json.loads(looked)
-        print(f"memory of {looked['readable']} of {looked['processes']} processes can be read by code")
+    def places(self, looked):
+        """What was found, in twelve places: nine by the eyes of the agent's code, the others from here."""
+        if "LOOKED" not in looked:
+            sys.exit(f"it has not looked: {looked}")
+        looked = json.loads(re.search(r"LOOKED (.*)", looked)[1])
+        print(f"      code can read the memory of {looked['readable']} of {looked['processes']} processes")
         found = looked["found"]
         found["wire to the session"] = KEY.encode() in self.wire.text()
-        self.out.flush()
         logs = self.log.read_text() + (self.folder / "run.out").read_text()
         containers = subprocess.run(["podman", "ps", "-q", "--filter", "label=code-sandbox-mcp.session=worker"], capture_output=True, text=True).stdout.split()
         check("the session has a container", containers)
         for name in containers:
             logs += subprocess.run(["podman", "inspect", name], capture_output=True, text=True, check=True).stdout
         found["log, and the container's description"] = KEY in logs
-        return found
+        history, undone, kept = self.end()
+        found["history"] = KEY in history
+        for place, there in found.items():
+            check(f"{place}: {'found' if there else 'not found'}", there == self.plant)
+        print(f"the key is found in {sum(found.values())} of {len(found)} places")
+        check("undo brings the files back", "before" in kept and "No such file" in kept, f"{undone}\n{kept}")
 
-    async def end(self):
+    def end(self):
         """End the run as Ctrl-C does, and undo what it did to the files by a client of the server."""
         self.run.send_signal(signal.SIGINT)
         self.run.wait(60)
@@ -277,7 +246,7 @@ class Trial:
         call(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "trial", "version": "1"})
         say = lambda r: r["content"][0]["text"]
         undone = say(call(2, "tools/call", name="restore_session", arguments={"session_id": "worker", "variables": False}))
-        kept = say(call(3, "tools/call", name="run_bash", arguments={"session_id": "worker", "code": "cat kept.txt; ls made.txt"}))
+        kept = say(call(3, "tools/call", name="run_bash", arguments={"session_id": "worker", "code": "cat kept.txt; ls made.txt 2>&1"}))
         server.stdin.close()
         server.wait()
         return history, undone, kept
@@ -293,71 +262,134 @@ def check(what, holds, told=""):
 check.wrong = False
 
 
+class Codex:
+    """The real Codex on both ends: the worker with the key, and the agent."""
+
+    def __init__(self, trial):
+        self.trial, self.plane = trial, OpenAI()
+        (trial.folder / "forwarder").mkdir()
+        (trial.folder / "harness").mkdir()
+
+    async def forward(self):
+        self.forwarder = await asyncio.create_subprocess_exec(
+            self.codex, "exec-server", "forward", "--connect", self.trial.wire.url, "--remote", self.plane.url, "--environment-id", "env_1",
+            env=self.trial.keyed, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+
+    async def stop_forwarder(self):
+        if self.forwarder.returncode is None:
+            self.forwarder.terminate()
+        return (await self.forwarder.communicate())[0].decode()
+
+    async def agent(self, *steps, patience=120):
+        """Let the real Codex, which has no key of the worker's, do what the model says, and return what the model saw."""
+        self.plane.steps, self.plane.answers = list(steps), []
+        env = self.trial.env | {"CODEX_HOME": str(self.trial.folder / "harness"), "CODEX_EXEC_SERVER_NOISE_REGISTRY_URL": self.plane.url,
+                          "CODEX_EXEC_SERVER_NOISE_ENVIRONMENT_ID": "env_1", "CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN": "harness"}
+        harness = await asyncio.create_subprocess_exec(self.codex, "exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "go on", cwd="/tmp", env=env,
+                                                       stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+        try:
+            out, _ = await asyncio.wait_for(harness.communicate(), patience)
+        except TimeoutError:
+            harness.kill()
+            out = b"killed"
+        return self.plane.answers, out.decode()
+
+
+async def codex(t):
+    c = Codex(t)
+    await c.plane.start()
+    subprocess.run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", t.folder, CODEX], check=True)
+    c.codex = next(t.folder.glob("node_modules/@openai/codex-*/vendor/*/bin/codex"))
+    (t.folder / "harness/config.toml").write_text(f'model = "scripted"\nmodel_provider = "plane"\n[model_providers.plane]\nname = "plane"\nbase_url = "{c.plane.url}/v1"\nwire_api = "responses"\n')
+    t.prepare(f"npm install -g {CODEX} 2>&1 | tail -1")
+    await t.serve(8765, "ws://127", "--language", "bash", "-c", t.planted + "codex exec-server --listen ws://127.0.0.1:8765")
+    await c.forward()
+    await t.until(lambda: "executor" in c.plane.ends)
+    check("the control plane got the worker's key", c.plane.keys == [f"Bearer {KEY}"])
+    seen, out = await c.agent("cd /mnt/data && echo after > kept.txt && echo made > made.txt && id -un && cat kept.txt",
+                              f"curl -sS -m 5 http://example.com; curl -sS -m 5 --noproxy '*' {c.plane.url}; cat /proc/1/environ")
+    check("commands and files of the agent go into the session", len(seen) == 2 and "sandbox" in seen[0] and "after" in seen[0], f"{seen} {out}")
+    check("they reach no network, and nothing of this machine", all(words in seen[-1] for words in ("no_network", "Could not connect", "Permission denied")), seen[-1])
+    wait = WAIT.format(25)
+    seen, out = await c.agent(f"{t.planted} cd /mnt/data && setsid {t.look} > /tmp/looked 2>&1 & true", *[wait] * 8, patience=300)
+    looked = next((a for a in seen if "LOOKED" in a), f"{seen} {out}")
+    if not t.plant:
+        await lies(t, c)
+    await c.stop_forwarder()
+    t.places(looked)
+
+
+async def claude(t):
+    """The vendor's worker with its tools in the session, by examples/python/claude_worker.py."""
+    script = str(HERE.parents[2] / "examples/python/claude_worker.py")
+    t.prepare("true")
+    await t.serve(8766, "the tools are ready", script, "--", "inside")
+    calls = [("bash", {"command": t.planted + "echo after > kept.txt; echo made > made.txt; id -un"}), ("write", {"file_path": "a/b.txt", "content": "one\ntwo\n"}),
+             ("edit", {"file_path": "a/b.txt", "old_string": "two", "new_string": "three"}), ("read", {"file_path": "a/b.txt"}), ("grep", {"pattern": "three"}), ("glob", {"pattern": "a/*.txt"}),
+             ("read", {"file_path": "/etc/passwd"}), ("bash", {"command": "curl -sS -m 5 http://example.com"}), ("bash", {"command": f"setsid {t.look} > /tmp/looked 2>&1 &"}), *[("bash", {"command": WAIT.format(100)})] * 3]
+    plane = Anthropic(calls)
+    await plane.start()
+    port = t.wire.url.rpartition(":")[2]
+    env = t.keyed | {"ANTHROPIC_ENVIRONMENT_ID": "env_1", "ANTHROPIC_BASE_URL": plane.url, "PORT": port}
+    worker = await asyncio.create_subprocess_exec(sys.executable, script, env=env)
+    try:
+        await asyncio.wait_for(plane.over.wait(), 500)
+    except TimeoutError:
+        sys.exit(f"not all calls were answered: {plane.texts()}")
+    worker.terminate()
+    await worker.wait()
+    texts = plane.texts()
+    check("the control plane got the worker's key, and nothing else", plane.keys == {f"Bearer {KEY}"})
+    check("all six tools work in the session", "sandbox" in texts[0] and texts[3] == "one\nthree\n" and "three" in texts[4] and "b.txt" in texts[5], f"{texts}")
+    check("they reach no network, and nothing of this machine", "outside" in texts[6] and "no_network" in texts[7], f"{texts}")
+    t.places(texts[-1])
+
+
 async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("server")
+    parser.add_argument("worker", choices=["codex", "claude"])
     parser.add_argument("--plant", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=pathlib.Path.home()) as folder:
         t = Trial(str(pathlib.Path(asked.server).resolve()), pathlib.Path(folder), asked.plant)
         try:
-            await trial(t)
+            await {"codex": codex, "claude": claude}[asked.worker](t)
         finally:
-            t.run.kill()
-            t.run.wait()
+            if t.run:
+                t.run.kill()
+                t.run.wait()
             print(t.ours("sessions", "close", "worker"), end="")
     sys.exit(check.wrong)
 
 
-async def trial(t):
-    await t.begin()
-    await t.serve()
-    await t.forward()
-    await t.until(lambda: "executor" in t.plane.ends)
-    check("the control plane got the worker's key", t.plane.keys == [f"Bearer {KEY}"])
-    seen, out = await t.agent("cd /mnt/data && echo after > kept.txt && echo made > made.txt && id -un && cat kept.txt",
-                              "curl -sS -m 5 http://example.com; curl -sS -m 5 --noproxy '*' " + t.plane.url + "; cat /proc/1/environ; head -c 2000000000 /dev/zero | tail -c 1 | wc -c")
-    check("commands and files of the agent go into the session", len(seen) == 2 and "sandbox" in seen[0] and "after" in seen[0], f"{seen} {out}")
-    print("    " + "\n    ".join(seen[-1].splitlines()))
-    found = await t.look()
-    if not t.plant:
-        await lies(t)
-    await t.stop_forwarder()
-    history, undone, kept = await t.end()
-    found["history"] = KEY in history
-    for place, there in found.items():
-        check(f"{place}: {'found' if there else 'not found'}", there == t.plant)
-    print(f"the key is found in {sum(found.values())} of {len(found)} places")
-    check("undo brings the files back", "before" in kept and "made.txt" not in kept.replace("'made.txt'", ""), f"{undone}\n{kept}")
-
-
-async def lies(t):
+async def lies(t, c):
     """A control plane that stops, and one that lies."""
-    cut = asyncio.create_task(t.agent("cd /mnt/data; echo begun > cut.txt; sleep 20; echo over >> cut.txt", patience=60))
+    cut = asyncio.create_task(c.agent("cd /mnt/data; echo begun > cut.txt; sleep 20; echo over >> cut.txt", patience=60))
     await asyncio.sleep(6)
-    for ws in list(t.plane.ends.values()):
+    for ws in list(c.plane.ends.values()):
         await ws.close()
     _, out = await cut
     print("    a cut command: " + " / ".join(out.strip().splitlines()[-6:]))
-    await t.until(lambda: not t.plane.ends["executor"].closed)
-    await t.plane.ends["executor"].send_bytes(secrets.token_bytes(1000))
+    await t.until(lambda: not c.plane.ends["executor"].closed)
+    await c.plane.ends["executor"].send_bytes(secrets.token_bytes(1000))
     await asyncio.sleep(3)
-    await t.until(lambda: not t.plane.ends["executor"].closed)
-    seen, out = await t.agent("echo again; cat /mnt/data/cut.txt")
+    await t.until(lambda: not c.plane.ends["executor"].closed)
+    seen, out = await c.agent("echo again; cat /mnt/data/cut.txt")
     check("after a stop and after rubbish the next command works", any("again" in s for s in seen), f"{seen} {out}")
-    t.plane.lie = "harness refused"
-    seen, out = await t.agent("echo never", patience=40)
+    c.plane.lie = "harness refused"
+    seen, out = await c.agent("echo never", patience=40)
     check("a harness that the registry refuses runs nothing", not any("never" in s for s in seen), f"{seen} {out}")
     for lie in "another environment", "401":
-        await t.stop_forwarder()
-        t.plane.lie = lie
-        await t.forward()
+        await c.stop_forwarder()
+        c.plane.lie = lie
+        await c.forward()
         try:
-            await asyncio.wait_for(t.forwarder.wait(), 60)
-        except asyncio.TimeoutError:
+            await asyncio.wait_for(c.forwarder.wait(), 60)
+        except TimeoutError:
             pass
-        said = await t.stop_forwarder()
-        check(f"{lie}: the worker ends and says so: " + next((line for line in said.splitlines() if line.startswith("Error")), ""), t.forwarder.returncode == 1, said)
+        said = await c.stop_forwarder()
+        check(f"{lie}: the worker ends and says so: " + next((line for line in said.splitlines() if line.startswith("Error")), ""), c.forwarder.returncode == 1, said)
         check(f"{lie}: its words do not have the key", KEY not in said)
     check("the session's run goes on", t.run.poll() is None)
 
