@@ -21,8 +21,8 @@ def holds(path, wanted=KEY):
     try:
         with open(path, "rb") as file:
             kept = b""
-            while piece := file.read(1 << 20):
-                if wanted in kept + piece:
+            while piece := file.read(1 << 22):
+                if wanted in piece or wanted in kept + piece[:len(wanted)]:
                     return True
                 kept = piece[-len(wanted):]
     except OSError:

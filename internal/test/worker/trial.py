@@ -311,7 +311,7 @@ async def codex(t):
     check("commands and files of the agent go into the session", len(seen) == 2 and "sandbox" in seen[0] and "after" in seen[0], f"{seen} {out}")
     check("they reach no network, and nothing of this machine", all(words in seen[-1] for words in ("no_network", "Could not connect", "Permission denied")), seen[-1])
     wait = WAIT.format(25)
-    seen, out = await c.agent(f"{t.planted} cd /mnt/data && setsid {t.look} > /tmp/looked 2>&1 & true", *[wait] * 8, patience=300)
+    seen, out = await c.agent(f"{t.planted} cd /mnt/data && setsid {t.look} > /tmp/looked 2>&1 & true", *[wait] * 24, patience=700)
     looked = next((a for a in seen if "LOOKED" in a), f"{seen} {out}")
     if not t.plant:
         await lies(t, c)
