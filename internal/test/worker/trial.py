@@ -193,7 +193,7 @@ class Trial:
         return done.stdout + done.stderr
 
     def prepare(self, code):
-        print(self.ours("run", "--session", "worker", "--run-timeout", "10m", "--language", "bash", "-c", code + "; echo before > kept.txt", str(HERE / "look.py")))
+        self.told = self.ours("run", "--session", "worker", "--run-timeout", "10m", "--language", "bash", "-c", self.planted + code + "; echo before > kept.txt", str(HERE / "look.py"))
 
     async def serve(self, port, ready, *code):
         """Begin the run of the session. Its own environment has the key too, which does not matter."""
@@ -220,7 +220,7 @@ class Trial:
         print(f"      code can read the memory of {looked['readable']} of {looked['processes']} processes")
         found = looked["found"]
         found["wire to the session"] = KEY.encode() in self.wire.text()
-        logs = self.log.read_text() + (self.folder / "run.out").read_text()
+        logs = self.told + self.log.read_text() + (self.folder / "run.out").read_text()
         containers = subprocess.run(["podman", "ps", "-q", "--filter", "label=code-sandbox-mcp.session=worker"], capture_output=True, text=True).stdout.split()
         check("the session has a container", containers)
         for name in containers:
@@ -302,7 +302,7 @@ async def codex(t):
     c.codex = next(t.folder.glob("node_modules/@openai/codex-*/vendor/*/bin/codex"))
     (t.folder / "harness/config.toml").write_text(f'model = "scripted"\nmodel_provider = "plane"\n[model_providers.plane]\nname = "plane"\nbase_url = "{c.plane.url}/v1"\nwire_api = "responses"\n')
     t.prepare(f"npm install -g {CODEX} 2>&1 | tail -1")
-    await t.serve(8765, "ws://127", "--language", "bash", "-c", t.planted + "codex exec-server --listen ws://127.0.0.1:8765")
+    await t.serve(8765, "ws://127", "--language", "bash", "-c", "codex exec-server --listen ws://127.0.0.1:8765")
     await c.forward()
     await t.until(lambda: "executor" in c.plane.ends)
     check("the control plane got the worker's key", c.plane.keys == [f"Bearer {KEY}"])
