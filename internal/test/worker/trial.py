@@ -7,6 +7,7 @@ It needs aiohttp and anthropic, Node and Podman. With --plant the key is put int
 import argparse
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -156,7 +157,8 @@ class Wire:
             except (ConnectionError, asyncio.CancelledError):
                 pass
             to.close()
-        await asyncio.gather(copy(reader, back), copy(there, writer))
+        with contextlib.suppress(asyncio.CancelledError):  # at the trial's end
+            await asyncio.gather(copy(reader, back), copy(there, writer))
 
     def text(self):
         """What went over it: headers, messages without their masks, and what these have in base64."""
