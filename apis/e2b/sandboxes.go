@@ -492,12 +492,16 @@ type (
 	}
 )
 
-const clientID = "local" // which the SDKs ignore
+const (
+	clientID = "local"                           // which the SDKs ignore
+	noHosts  = "ports-cannot-be-reached.invalid" // where the SDKs make hosts of ports; without it they are the vendor's
+)
 
 func (c *call) describe(b *box) made {
 	id := b.record.ID
 	token := c.seal.Token(id, c.r.Header.Get("Authorization"))
-	return made{Template: b.record.Template, ID: id, Client: clientID, Envd: envdVersion, Token: token, Traffic: token}
+	domain := noHosts
+	return made{Template: b.record.Template, ID: id, Client: clientID, Envd: envdVersion, Token: token, Traffic: token, Domain: &domain}
 }
 
 func (c *call) detail(b *box) detail {
