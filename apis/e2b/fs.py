@@ -233,6 +233,32 @@ def replace(path, old):
             os.unlink(beside)
 
 
+def lacked(request):
+    """Refuses what is not installed of packages, each behind apt, pip or npm and a colon."""
+    import importlib.metadata
+    import site
+    import subprocess
+
+    site.main()
+
+    def has(kind, package):
+        if kind == "apt":
+            return subprocess.run(["dpkg-query", "-Wf", "${db:Status-Status}", "--", package], capture_output=True).stdout == b"installed"
+        if kind == "npm":
+            return os.path.isfile(f"/node_modules/{package}/package.json")
+        try:
+            from packaging.requirements import Requirement
+
+            wanted = Requirement(package)
+            return wanted.specifier.contains(importlib.metadata.version(wanted.name))
+        except Exception:  # it is none, or not installed
+            return False
+
+    missing = [package for package in request["packages"] if not has(*package.split(":", 1))]
+    if missing:
+        raise Refused("invalid_argument", f"a template installs nothing here, and the image lacks {' '.join(missing)[:500]}")
+
+
 def number(path):
     try:
         with open("/sys/fs/cgroup/" + path) as file:
@@ -344,7 +370,7 @@ def watched(request):
 
 OPERATIONS = {
     "list": listed, "make": made, "move": moved, "remove": removed, "stat": described, "read": readable, "write": written, "metrics": measured,
-    "watch": watched,
+    "watch": watched, "lacks": lacked,
 }
 
 

@@ -468,32 +468,19 @@ var formats = map[string]string{
 // data is the type of a display that results.py makes: fields of a result.
 const data = "application/vnd.code-sandbox.data+json"
 
-// told is what results.py tells. Numbers stay as they are: the SDKs tell 1.0 from 1.
-type told struct {
-	Main     bool                       `json:"main"`
-	Text     string                     `json:"text"`
-	HTML     string                     `json:"html"`
-	Markdown string                     `json:"markdown"`
-	LaTeX    string                     `json:"latex"`
-	JSON     map[string]json.RawMessage `json:"json"`
-	Data     map[string]json.RawMessage `json:"data"`
-	Chart    map[string]json.RawMessage `json:"chart"`
-}
+// fields are those that it may have, and how their JSON begins.
+var fields = map[string]byte{"text": '"', "html": '"', "markdown": '"', "latex": '"', "json": '{', "data": '{', "chart": '{'}
 
-// tell adds the fields of a JSON text that are there.
-func (t *told) tell(line object, text []byte) {
-	_ = json.Unmarshal(text, t) // what has another type is left out
-	line["is_main_result"] = t.Main
-	for field, value := range map[string]string{"text": unquoted(t.Text), "html": t.HTML, "markdown": t.Markdown, "latex": t.LaTeX} {
-		if value != "" {
+// tell adds what results.py tells. Numbers stay as they are: the SDKs tell 1.0 from 1.
+func tell(line object, told []byte) (isMain bool) {
+	var found map[string]json.RawMessage
+	_ = json.Unmarshal(told, &found)
+	for field, begins := range fields {
+		if value := found[field]; len(value) > 0 && value[0] == begins {
 			line[field] = value
 		}
 	}
-	for field, value := range map[string]map[string]json.RawMessage{"json": t.JSON, "data": t.Data, "chart": t.Chart} {
-		if value != nil {
-			line[field] = value
-		}
-	}
+	return string(found["main"]) == "true"
 }
 
 func resultLine(display sandbox.Display, mask *secrets.Masker) object {
@@ -502,13 +489,12 @@ func resultLine(display sandbox.Display, mask *secrets.Masker) object {
 		field, known := formats[mime]
 		switch {
 		case mime == data:
-			new(told).tell(line, content)
+			line["is_main_result"] = tell(line, content)
 		case !known:
 		case field == "png":
 			picture, text := takeChart(content)
 			line[field] = base64.StdEncoding.EncodeToString(picture)
-			new(told).tell(line, []byte(mask.Mask(string(text))))
-			line["is_main_result"] = false
+			tell(line, []byte(mask.Mask(string(text))))
 		case field == "jpeg" || field == "pdf":
 			line[field] = base64.StdEncoding.EncodeToString(content)
 		case field == "json":

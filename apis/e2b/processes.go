@@ -148,7 +148,12 @@ func (c *call) checkUser(name string) error {
 
 // environment is that of a sandbox's programs.
 func (b *box) environment(more map[string]string) map[string]string {
-	env := map[string]string{"HOME": engine.WorkDir, "USER": user, "LOGNAME": user, "E2B_SANDBOX": "true", "E2B_SANDBOX_ID": b.record.ID}
+	env := map[string]string{
+		"HOME": engine.WorkDir, "USER": user, "LOGNAME": user, "E2B_SANDBOX": "true", "E2B_SANDBOX_ID": b.record.ID,
+		// Bash's functions: the work folder's other names are links, which these would show and not follow.
+		"BASH_FUNC_ls%%":   `() { case "${!#}" in ` + home + "|" + workspace + `) set -- -H "$@";; esac; command ls "$@"; }`,
+		"BASH_FUNC_find%%": `() { command find -H "$@"; }`,
+	}
 	for _, from := range []map[string]string{b.record.Env, more} {
 		for name, value := range from {
 			env[name] = value
