@@ -177,6 +177,8 @@ def readable(request):
         tell({"size": facts.st_size})  # which those of /proc do not say, and others outgrow: the content comes in HTTP's chunks
         while piece := file.read(PIECE):
             sys.stdout.buffer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if os.fstat(file.fileno()).st_size < facts.st_size:
+            sys.exit(1)  # a part must not be taken for the file
         sys.stdout.buffer.write(b"0\r\n\r\n")
 
 

@@ -203,7 +203,7 @@ def hook_folder():
         return HOME + found[len(WORK):] if found == WORK or found.startswith(WORK + "/") else found
 
     if os.path.realpath(HOME) == WORK:  # else the image lacks the link
-        os.getcwd = by_name
+        os.getcwd, os.environ["PWD"] = by_name, HOME  # by which a shell goes
 
 
 HOOKS = {"matplotlib.backend_bases": hook_canvas, "matplotlib.axes._axes": hook_boxes, "PIL.Image": hook_images, "pandas.core.frame": hook_frames}

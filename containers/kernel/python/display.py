@@ -72,10 +72,13 @@ class Displays:
         if capturing is not None:
             capturing.publish(bundle, {"alt": alt})
             return
-        if DATA in bundle:
+        if isinstance(bundle.get(DATA), dict):
             told = {"main": not again, "text": bundle.get("text/plain"), **bundle[DATA]}
-            self._show(DATA, json.dumps(told, default=str).encode("utf-8"), alt, "data", key=key)
-            return
+            try:
+                self._show(DATA, json.dumps(told, default=str, skipkeys=True).encode("utf-8"), alt, "data", key=key)
+                return
+            except (ValueError, RecursionError):  # it contains itself
+                pass
         if PLOTLY in bundle:
             self._show_plotly(bundle[PLOTLY], key)
             return

@@ -562,7 +562,7 @@ class Kernel:
         self.result_left = None
         if self.result not in (None, text):
             self.result_left = dict(left_out(text[len(self.result) - 1 :]), more=len(text) > 2 * most)  # where IPython ends
-        if PLOTLY in bundle or DATA in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
+        if PLOTLY in bundle or isinstance(bundle.get(DATA), dict) or any(bundle.get(mime) for mime in SHOWN_MIMES):
             alt, saved = self._of_figure(value)
             self.displays.publish(bundle, alt, again=False, saved=saved)
 
