@@ -129,7 +129,7 @@ func (n *newSandbox) check(network string, env map[string]string) error {
 		return refuse(http.StatusBadRequest, "%q is not a template's name", text.Shorten(n.Template, maxQuoted))
 	}
 	if env == nil {
-		return refuse(http.StatusNotFound, "404: template %q not found: this server has %s, %s and what was built from them", text.Shorten(n.Template, maxQuoted), base, interpreter)
+		return refuse(http.StatusNotFound, "template %q not found: this server has %s, %s and what was built from them", text.Shorten(n.Template, maxQuoted), base, interpreter)
 	}
 	maps.Copy(env, n.Env)
 	n.Env = env
