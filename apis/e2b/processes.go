@@ -454,7 +454,10 @@ func closeInput(ctx context.Context, p *program, _ processRequest) error {
 		return &rpcError{Code: codePrecondition, Message: "the process has a terminal: send it Ctrl+D"}
 	}
 	p.closed.Store(true)
-	return overOr(p.CloseInput(ctx))
+	if err := p.CloseInput(ctx); !errors.Is(err, sandbox.ErrProgramOver) { // by which it may end before that is answered
+		return err
+	}
+	return nil
 }
 
 // streamInput writes an input stream as it comes, which may take as long as the program.
