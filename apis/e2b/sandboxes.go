@@ -99,6 +99,11 @@ func (s *server) controlRoutes(add router) {
 	add("POST", "/v2"+one+"/connect", "connect_v2", rest.RunTool, "Describe a sandbox, and wake it.", with((*call).resume))
 	s.templateRoutes(add)
 	cannot := func(c *call) error {
+		if id := c.r.PathValue("sandbox"); id != "" {
+			if _, err := c.find(id); err != nil {
+				return err
+			}
+		}
 		return refuse(http.StatusNotImplemented, "this server has no snapshots of memory, forks, volumes, secrets and builds: see docs/e2b.md")
 	}
 	for i, path := range []string{"POST " + one + "/fork", "POST " + one + "/snapshots", "GET /snapshots", "PUT " + one + "/network", "POST /templates", "POST /volumes", "POST /secrets"} {
