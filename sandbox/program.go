@@ -159,6 +159,10 @@ func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 	if err != nil {
 		return nil, nil, err
 	}
+	start := programwire.Start{Op: programwire.Op, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, PTY: spec.Terminal, NoGrowth: spec.NoGrowth, NoChange: spec.NoChange}
+	if message, _ := json.Marshal(start); len(message) > filewire.MaxRequest {
+		return nil, nil, fault.New(fault.InvalidArgument, "Put data into a file.", "The command and its variables have %d bytes and may have %d.", len(message), filewire.MaxRequest)
+	}
 	conn, err := c.Streams().Open()
 	if err != nil {
 		return nil, nil, err
@@ -166,7 +170,7 @@ func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 	out := make(chan ProgramOutput)
 	p := &Program{Output: out, run: run, conn: conn, took: make(chan struct{}, 1), feeding: make(chan struct{}, 1), ended: make(chan struct{})}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	err = filewire.Write(conn, programwire.Start{Op: programwire.Op, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, PTY: spec.Terminal, NoGrowth: spec.NoGrowth, NoChange: spec.NoChange})
+	err = filewire.Write(conn, start)
 	var first programwire.Output
 	if err == nil {
 		first, err = p.read()

@@ -7,7 +7,7 @@ import (
 
 const (
 	pngHead = "\x89PNG\r\n\x1a\n"
-	// chartText begins the part of a PNG that charts.py has written.
+	// chartText begins the part of a PNG that results.py has written.
 	chartText = "chart\x00"
 	maxChart  = 256 << 10
 )

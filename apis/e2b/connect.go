@@ -88,8 +88,11 @@ func rpcOf(err error) *rpcError {
 		return &rpcError{Code: code, Message: told.message}
 	}
 	status, code := statusOf(err), codeInternal
-	if status == http.StatusInsufficientStorage || status == http.StatusRequestEntityTooLarge {
+	switch status {
+	case http.StatusInsufficientStorage:
 		code = "resource_exhausted"
+	case http.StatusRequestEntityTooLarge:
+		code = codeInvalid // by the other one the SDKs say that there were too many requests
 	}
 	for c, s := range statuses {
 		if s == status && c != codePrecondition {
@@ -165,7 +168,7 @@ func (e *envelopes) next(ctx context.Context, into any) error {
 	}
 	length := int64(binary.BigEndian.Uint32(head[1:]))
 	if length > maxBody {
-		return &rpcError{Code: "resource_exhausted", Message: "a message may have " + strconv.Itoa(maxBody) + " bytes"}
+		return &rpcError{Code: codeInvalid, Message: "a message may have " + strconv.Itoa(maxBody) + " bytes"}
 	}
 	release, err := room.Take(ctx, 4*length) // it grows as it comes, and is decoded
 	if err != nil {

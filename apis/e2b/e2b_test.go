@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -237,6 +239,7 @@ func TestFilesThatAreNone(t *testing.T) {
 		{"POST", "/filesystem.Filesystem/Move", `{"source": "FOLDER/file", "destination": "FOLDER/dir"}`, 400, "irectory"},
 		{"POST", "/filesystem.Filesystem/Move", `{"source": "FOLDER/file", "destination": "FOLDER/new/file"}`, 200, "new/file"},
 		{"GET", "/files?path=FOLDER/pipe", "", 400, "no regular file"}, // which waits for a writer otherwise
+		{"GET", "/files?path=/proc/self/status", "", 200, "Name:"},     // which says that it is empty
 	} {
 		status, text := b.in(test.method, strings.ReplaceAll(test.path, "FOLDER", folder), strings.ReplaceAll(test.body, "FOLDER", folder))
 		should.Hold(t, status == test.want && strings.Contains(strings.ReplaceAll(text, " ", ""), strings.ReplaceAll(test.says, " ", "")),
@@ -251,7 +254,7 @@ func TestFaultsHaveTheVendorsCodes(t *testing.T) {
 		code         string
 	}{
 		{fault.New(fault.QuotaExceeded, "", ""), 429, 507, "resource_exhausted"},
-		{fault.New(fault.UploadTooLarge, "", ""), 429, 413, "resource_exhausted"},
+		{fault.New(fault.UploadTooLarge, "", ""), 400, 413, codeInvalid},
 		{fault.New(fault.SessionBusy, "", ""), 503, 503, codeUnavailable},
 		{errMissing("x"), 503, 404, codeUnavailable},
 		{&rpcError{Code: codeNotFound}, 404, 404, codeNotFound},
@@ -435,6 +438,112 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+func TestTemplatesThatInstallNothing(t *testing.T) {
+	t.Parallel()
+	b := &testBox{Fixture: start(t, apis.NewSeal(), nil)}
+	step := func(kind string, args ...string) string {
+		return `"fromTemplate": "base", "steps": [` + string(done(json.Marshal(map[string]any{"type": kind, "args": args}))) + "]"
+	}
+	for wanted, says := range map[string]string{
+		step("RUN", "apt-get update\nDEBIAN_FRONTEND=noninteractive apt-get install -y s3fs fuse", "root"): "",
+		step("ENV", "FROM_TEMPLATE", "yes"): "",
+		`"fromImage": "python:3"`:           "",
+		step("RUN", "pip install --user 'none-of-these>=1' && sudo apt install -y none"): "lacks pip:none-of-these>=1 apt:none",
+		step("RUN", "apt-get update; reboot"):                                            "step 1",
+		step("RUN", "pip install $(cat x)"):                                              "step 1",
+		step("RUN", strings.Repeat("x", 1<<20)):                                          "step 1",
+		step("COPY", "a", "b"):                                                           "step 1",
+		step("RUN"):                                                                      "step 1",
+		step("WORKDIR", "/app"):                                                          "WORKDIR",
+		step("USER", "root"):                                                             "USER",
+		`"fromTemplate": "base", "startCmd": "serve"`:                                    "unasked",
+		`"fromImage": "fedora"`:                                                          "fedora",
+		`"fromTemplate": "none"`:                                                         "none",
+	} {
+		status, text := b.do("POST", "/e2b/v2/templates/mine/builds/1", []byte("{"+wanted+"}"))
+		should.Hold(t, (status == 202) == (says == "") && strings.Contains(text, says) && len(text) < 1000, "%.200s: %d %.1000s", wanted, status, text)
+	}
+	for path, want := range map[string]int{"/templates/aliases/mine": 200, "/templates/mine/builds/1/status": 200, "/templates/aliases/none": 404} {
+		status, text := b.do("GET", "/e2b"+path, nil)
+		should.Hold(t, status == want, "%s: %d %s", path, status, text)
+	}
+	for body, want := range map[string]int{`{"name": "new"}`: 202, `{"name": "base"}`: 400, `{"name": "../x"}`: 400, `{"name": "x", "tags": ["v1"]}`: 400} {
+		status, text := b.do("POST", "/e2b/v3/templates", []byte(body))
+		should.Hold(t, status == want, "%s: %d %s", body, status, text)
+	}
+	b.do("POST", "/e2b/v2/templates/mine/builds/1", []byte("{"+step("ENV", "FROM_TEMPLATE", "yes")+"}"))
+	status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": "mine"}`))
+	must.Hold(t, status == 201 && json.Unmarshal([]byte(text), &b.made) == nil, "%d %s", status, text)
+	should.Contain(t, b.execute("import os; os.environ['FROM_TEMPLATE']", ""), "yes")
+}
+
+func TestLongCommands(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, apis.NewSeal(), nil))
+	run := func(process map[string]any) (printed, told string) {
+		request := string(done(json.Marshal(map[string]any{"process": process, "stdin": false})))
+		_, next := b.stream("/process.Process/Start", request) //nolint:bodyclose // it ends with the test
+		for {
+			message := next()
+			if data, _ := event(message)["data"].(map[string]any); data != nil {
+				printed += string(done(base64.StdEncoding.DecodeString(data["stdout"].(string))))
+			}
+			if event(message)["end"] != nil || message["event"] == nil {
+				return printed, string(done(json.Marshal(message)))
+			}
+		}
+	}
+	comment := "# " + strings.Repeat("x", 200_000) + "\n"
+	printed, told := run(map[string]any{"cmd": "bash", "args": []string{"-c", comment + `echo "$0" "$#" "${c-unset}"; cat`}})
+	should.Hold(t, printed == "bash 0 unset\n", "%q, %s", printed, told)
+	printed, told = run(map[string]any{"cmd": "bash", "args": []string{"-c", comment + `echo "$0" "$@"`, "name", "a", "b"}})
+	should.Hold(t, printed == "name a b\n", "%q, %s", printed, told)
+	for _, process := range []map[string]any{
+		{"cmd": "bash", "args": []string{"-c", strings.Repeat("x", maxCommand+1)}}, {"cmd": "echo", "args": []string{comment}},
+		{"cmd": "true", "envs": map[string]string{"LONG": comment}},
+	} {
+		_, told = run(process)
+		should.Contain(t, told, codeInvalid)
+	}
+}
+
+func TestNamesOfTheWorkFolder(t *testing.T) {
+	for given, want := range map[string]string{
+		"": "/mnt/data", "~": "/mnt/data", "a": "/mnt/data/a", "/home/user/a": "/mnt/data/a", "/workspace": "/mnt/data", "/workspace/a/../b": "/mnt/data/b",
+		"/workspaces": "/workspaces", "/tmp/workspace": "/tmp/workspace", "/workspace/../etc": "/etc",
+	} {
+		should.Equal(t, realPath(given), want, "%s", given)
+	}
+}
+
+// An upload is a file that comes, gets its owner and is written, as with the vendor.
+func TestAnUploadIsWatched(t *testing.T) {
+	t.Parallel()
+	b, folder := begin(t, start(t, apis.NewSeal(), nil)), t.TempDir()
+	must.OK(t, os.Mkdir(folder+"/nested", 0o700))
+	_, next := b.stream("/filesystem.Filesystem/WatchDir", `{"path": "`+folder+`", "recursive": true}`) //nolint:bodyclose // it ends with the test
+	next()
+	for _, name := range []string{"new", "new", "nested/new"} {
+		b.in("POST", "/files?path="+folder+"/"+name, "hello", "Content-Type", "text/plain")
+	}
+	for _, want := range []string{"new CREATE", "new CHMOD", "new WRITE", "new CHMOD", "new WRITE", "nested/new CREATE", "nested/new CHMOD", "nested/new WRITE"} {
+		one, _ := next()["filesystem"].(map[string]any)
+		should.Equal(t, strings.ReplaceAll(fmt.Sprint(one["name"], " ", one["type"]), "EVENT_TYPE_", ""), want, "%v", one)
+	}
+}
+
+func TestWhatAResultTells(t *testing.T) {
+	mask := secrets.New(nil)
+	for content, want := range map[string]string{
+		`{"main": true, "text": "a", "html": "<b>", "data": {"a": [1.0]}, "other": 1}`: `{"data":{"a":[1.0]},"html":"<b>","is_main_result":true,"text":"a","type":"result"}`,
+		`{"main": 1, "text": {}, "html": 5, "data": []}`:                               `null`,
+		`not JSON`: `null`,
+	} {
+		line := resultLine(sandbox.Display{Data: map[string][]byte{data: []byte(content)}}, mask)
+		should.Equal(t, string(web.Encode(line)), want, "%s", content)
+	}
+}
+
 func done[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
@@ -458,7 +567,7 @@ func TestHostileEnvelopes(t *testing.T) {
 		"none":             {nil, nil, codeInvalid},
 		"a cut head":       {[]byte{0, 0}, nil, codeInvalid},
 		"longer than sent": {enveloped(0, len(good)+1, good), nil, codeInvalid},
-		"far longer":       {enveloped(0, 1<<32-1, good), nil, "resource_exhausted"},
+		"far longer":       {enveloped(0, 1<<32-1, good), nil, codeInvalid},
 		"shorter":          {enveloped(0, len(good)-1, good), nil, codeInvalid},
 		"no JSON":          {enveloped(0, 3, "abc"), nil, codeInvalid},
 		"packed":           {enveloped(flagCompressed, bomb.Len(), bomb.String()), nil, codeUnimplemented},

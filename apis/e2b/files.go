@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"slices"
 	"strconv"
 	"strings"
@@ -362,8 +363,8 @@ func (c *call) readFile(b *box) error {
 		return httpError(err)
 	}
 	header := c.w.Header()
-	file := &moved{to: sandbox.Out, path: query.Get("path"), Reader: io.LimitReader(answer, head.Size)}
-	defer func() { c.report(b, file, head.Size) }()
+	file := &moved{to: sandbox.Out, path: query.Get("path"), Reader: httputil.NewChunkedReader(answer)}
+	defer func() { c.report(b, file, max(head.Size, file.bytes)) }()
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("Content-Disposition", "attachment") // never a page of this server's origin
 	header.Set("Vary", "Accept-Encoding")
@@ -376,10 +377,8 @@ func (c *call) readFile(b *box) error {
 		}
 		packed := gzip.NewWriter(to)
 		to, done = packed, packed.Close
-	} else {
-		header.Set("Content-Length", strconv.FormatInt(head.Size, 10))
 	}
-	if _, err := io.Copy(to, file); err != nil || file.bytes < head.Size || done() != nil {
+	if _, err := io.Copy(to, file); err != nil || done() != nil {
 		panic(http.ErrAbortHandler) // the client has a part, and must not take it for the file
 	}
 	return nil

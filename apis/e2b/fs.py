@@ -12,7 +12,10 @@ import time
 
 PREFIX = "user.e2b."
 PART = ".e2b-part-"  # begins the name of a file that goes to its place
-HOME, WORK = "/home/user", "/mnt/data"  # one folder under two names
+STATE = "/mnt/data/.state"  # no client's
+PIECE = 1 << 18  # bytes
+WORK = "/mnt/data"
+names = ["/home/user", "/workspace"]  # its other names; the first is told
 
 
 class Refused(Exception):
@@ -23,12 +26,16 @@ class Refused(Exception):
 
 def real(path):
     """The path that a client means: relative ones are of its home."""
-    path = os.path.normpath(os.path.join(HOME, path.removeprefix("~/") if path != "~" else ""))
-    return WORK + path[len(HOME):] if path == HOME or path.startswith(HOME + "/") else path
+    path = os.path.normpath(os.path.join(WORK, path.removeprefix("~/") if path != "~" else ""))
+    for name in names:
+        if path == name or path.startswith(name + "/"):
+            names.insert(0, name)  # the client's own
+            return WORK + path[len(name):]
+    return path
 
 
 def shown(path):
-    return HOME + path[len(WORK):] if path == WORK or path.startswith(WORK + "/") else path
+    return names[0] + path[len(WORK):] if path == WORK or path.startswith(WORK + "/") else path
 
 
 def tell(answer):
@@ -101,6 +108,8 @@ def listed(request):
     def walk(at, left):
         for name in sorted(os.listdir(at)):
             full = os.path.join(at, name)
+            if full == STATE:
+                continue
             try:
                 tell({"entry": entry(full)})
                 if left > 1 and os.path.isdir(full) and not os.path.islink(full):
@@ -165,8 +174,12 @@ def readable(request):
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode):
             raise Refused("invalid_argument", f"path '{shown(path)}' is no regular file")
-        tell({"size": facts.st_size})
-        shutil.copyfileobj(file, sys.stdout.buffer)
+        tell({"size": facts.st_size})  # which those of /proc do not say, and others outgrow: the content comes in HTTP's chunks
+        while piece := file.read(PIECE):
+            sys.stdout.buffer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        if os.fstat(file.fileno()).st_size < facts.st_size:
+            sys.exit(1)  # a part must not be taken for the file
+        sys.stdout.buffer.write(b"0\r\n\r\n")
 
 
 def written(request):
@@ -215,10 +228,37 @@ def replace(path, old):
         if old:
             os.rename(beside, path)
             named = False
+        os.chmod(path, stat.S_IMODE(os.stat(path).st_mode))  # the vendor's gives a file its owner, and then writes it
         os.truncate(path, os.path.getsize(path))
     finally:
         if named:
             os.unlink(beside)
+
+
+def lacked(request):
+    """Refuses what is not installed of packages, each behind apt, pip or npm and a colon."""
+    import importlib.metadata
+    import site
+    import subprocess
+
+    site.main()
+
+    def has(kind, package):
+        if kind == "apt":
+            return subprocess.run(["dpkg-query", "-Wf", "${db:Status-Status}", "--", package], capture_output=True).stdout == b"installed"
+        if kind == "npm":
+            return os.path.isfile(f"/node_modules/{package}/package.json")
+        try:
+            from packaging.requirements import Requirement
+
+            wanted = Requirement(package)
+            return wanted.specifier.contains(importlib.metadata.version(wanted.name))
+        except Exception:  # it is none, or not installed
+            return False
+
+    missing = [package for package in request["packages"] if not has(*package.split(":", 1))]
+    if missing:
+        raise Refused("invalid_argument", f"a template installs nothing here, and the image lacks {' '.join(missing)[:500]}")
 
 
 def number(path):
@@ -274,7 +314,7 @@ def watched(request):
     wanted = sum(mask for mask, _ in MASKS)
 
     def add(path, known):
-        if len(folders) >= MOST_FOLDERS:
+        if len(folders) >= MOST_FOLDERS or path == STATE:
             return
         number = libc.inotify_add_watch(fd, os.fsencode(path), wanted)
         if number < 0:
@@ -289,6 +329,8 @@ def watched(request):
                 add(item.path, known)
 
     def note(path, kind):
+        if path == STATE or os.path.basename(path).startswith(PART):
+            return
         event = {"name": os.path.relpath(path, root), "type": kind}
         if detailed:
             try:
@@ -330,7 +372,7 @@ def watched(request):
 
 OPERATIONS = {
     "list": listed, "make": made, "move": moved, "remove": removed, "stat": described, "read": readable, "write": written, "metrics": measured,
-    "watch": watched,
+    "watch": watched, "lacks": lacked,
 }
 
 

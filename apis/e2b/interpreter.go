@@ -33,10 +33,10 @@ import (
 //go:embed context.py
 var switcher string
 
-// charts puts the data of drawn figures into their PNG, for takeChart.
+// results has Python's kernel tell of values and figures what the SDKs have beside their text and picture.
 //
-//go:embed charts.py
-var charts string
+//go:embed results.py
+var results string
 
 const (
 	lookEvery   = 50 * time.Millisecond // at a run's output
@@ -337,13 +337,24 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 		fail(err)
 		return
 	}
+	var value object
 	for _, display := range res.Displays {
-		if line := resultLine(display, mask); line != nil {
+		switch line := resultLine(display, mask); {
+		case line == nil:
+		case line["is_main_result"] == true: // what is told of the value beside its text
+			value = line
+		default:
 			out.send(line)
 		}
 	}
 	if res.Value != nil {
-		out.send(object{"type": "result", "is_main_result": true, "text": unquoted(*res.Value)})
+		if value == nil {
+			value = object{"type": "result", "is_main_result": true}
+		}
+		value["text"] = unquoted(*res.Value)
+	}
+	if value != nil {
+		out.send(value)
 	}
 	switch {
 	case res.Error != nil:
@@ -454,28 +465,45 @@ var formats = map[string]string{
 	"image/jpeg": "jpeg", "application/pdf": "pdf", "application/json": "json", "application/javascript": "javascript",
 }
 
+// data is the type of a display that results.py makes: fields of a result.
+const data = "application/vnd.code-sandbox.data+json"
+
+// fields are those that it may have, and how their JSON begins.
+var fields = map[string]byte{"text": '"', "html": '"', "markdown": '"', "latex": '"', "json": '{', "data": '{', "chart": '{'}
+
+// tell adds what results.py tells. Numbers stay as they are: the SDKs tell 1.0 from 1.
+func tell(line object, told []byte) (isMain bool) {
+	var found map[string]json.RawMessage
+	_ = json.Unmarshal(told, &found)
+	for field, begins := range fields {
+		if value := found[field]; len(value) > 0 && value[0] == begins {
+			line[field] = value
+		}
+	}
+	return string(found["main"]) == "true"
+}
+
 func resultLine(display sandbox.Display, mask *secrets.Masker) object {
 	line := object{"type": "result", "is_main_result": false}
-	for mime, data := range display.Data {
+	for mime, content := range display.Data {
 		field, known := formats[mime]
 		switch {
+		case mime == data:
+			line["is_main_result"] = tell(line, content)
 		case !known:
 		case field == "png":
-			picture, told := takeChart(data)
+			picture, text := takeChart(content)
 			line[field] = base64.StdEncoding.EncodeToString(picture)
-			var chart map[string]any
-			if json.Unmarshal([]byte(mask.Mask(string(told))), &chart) == nil && chart != nil {
-				line["chart"] = chart
-			}
+			tell(line, []byte(mask.Mask(string(text))))
 		case field == "jpeg" || field == "pdf":
-			line[field] = base64.StdEncoding.EncodeToString(data)
+			line[field] = base64.StdEncoding.EncodeToString(content)
 		case field == "json":
-			var value map[string]any
-			if json.Unmarshal(data, &value) == nil {
+			var value map[string]json.RawMessage
+			if json.Unmarshal(content, &value) == nil {
 				line[field] = value
 			}
 		default:
-			line[field] = string(data)
+			line[field] = string(content)
 		}
 	}
 	if len(line) == 2 {
@@ -484,13 +512,16 @@ func resultLine(display sandbox.Display, mask *secrets.Masker) object {
 	return line
 }
 
+// nameFolder has JavaScript call the work folder by the vendor's name, as results.py has Python do it.
+const nameFolder = `if (!process.cwd.real) { const real = process.cwd, {realpathSync} = require('fs'); ` +
+	`try { if (realpathSync('` + home + `') === '` + engine.WorkDir + `') ` +
+	`process.cwd = Object.assign(() => real().replace(/^\/mnt\/data(?![^/])/, '` + home + `'), {real}); } catch {} }`
+
 // before is the server's own code before a run: it sets the sandbox's variables and the run's, takes back the previous run's, and
 // changes to the context. The caller holds b.mu.
 func (b *box) before(one *codeContext, env map[string]string) string {
-	all := maps.Clone(b.record.Env)
-	if all == nil {
-		all = make(map[string]string)
-	}
+	all := map[string]string{"HOME": engine.WorkDir} // as commands have it
+	maps.Copy(all, b.record.Env)
 	maps.Copy(all, env)
 	var taken []string
 	for _, name := range b.runEnv[one.Language] {
@@ -509,11 +540,9 @@ func (b *box) before(one *codeContext, env map[string]string) string {
 		})
 		one.clear = false
 		return "exec(" + quotePython(switcher) + ", {'request': " + quotePython(string(request)) + "}); " +
-			"hasattr(__import__('sys'), '_charts') or exec(" + quotePython(charts) + ", {'__name__': '_charts'})"
+			"hasattr(__import__('sys'), '_results') or exec(" + quotePython(results) + ", {'__name__': '_results', 'kernel': kernel})"
 	case sandbox.JavaScript:
-		if len(all)+len(taken) > 0 {
-			return fmt.Sprintf("Object.assign(process.env, %s); for (const name of %s) delete process.env[name];", set, names)
-		}
+		return fmt.Sprintf("Object.assign(process.env, %s); for (const name of %s) delete process.env[name]; %s", set, names, nameFolder)
 	case sandbox.Bash:
 		var line strings.Builder
 		for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -522,6 +551,7 @@ func (b *box) before(one *codeContext, env map[string]string) string {
 		for _, name := range taken {
 			line.WriteString("unset " + apis.Quote(name) + "; ")
 		}
+		line.WriteString(`[ "$PWD" != ` + engine.WorkDir + " ] || cd " + home + " 2>/dev/null || :; ")
 		return line.String()
 	}
 	return ""

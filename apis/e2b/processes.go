@@ -3,6 +3,7 @@ package e2b
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -23,11 +24,16 @@ import (
 
 const (
 	home        = "/home/user" // the vendor's name of engine.WorkDir
+	workspace   = "/workspace" // that of OpenAI's Agents SDK
 	user        = "user"
 	maxPrograms = 64      // that run in one sandbox at once
 	maxText     = 4 << 10 // bytes of a tag or a folder that is kept
 	maxClients  = 16      // that follow one program
 	queued      = 16      // pieces of output for a client, before the program waits for it
+	maxArgument = 16 << 10
+	maxCommand  = 1 << 20 // bytes of a shell's command, which is no argument then
+	// readCommand has a shell run the command in a file as if it were this one.
+	readCommand = "c=$(cat -- \"$1\"); rm -f -- \"$1\"; shift; eval \"unset c\n$c\""
 )
 
 // program is a running program with the clients that follow it.
@@ -124,8 +130,10 @@ func realPath(given string) string {
 	if !path.IsAbs(full) {
 		full = path.Join(home, full)
 	}
-	if full == home || strings.HasPrefix(full, home+"/") {
-		return engine.WorkDir + full[len(home):]
+	for _, name := range []string{home, workspace} {
+		if below, is := strings.CutPrefix(full+"/", name+"/"); is {
+			return path.Join(engine.WorkDir, below)
+		}
 	}
 	return full
 }
@@ -140,7 +148,12 @@ func (c *call) checkUser(name string) error {
 
 // environment is that of a sandbox's programs.
 func (b *box) environment(more map[string]string) map[string]string {
-	env := map[string]string{"HOME": engine.WorkDir, "USER": user, "LOGNAME": user, "E2B_SANDBOX": "true", "E2B_SANDBOX_ID": b.record.ID}
+	env := map[string]string{
+		"HOME": engine.WorkDir, "USER": user, "LOGNAME": user, "E2B_SANDBOX": "true", "E2B_SANDBOX_ID": b.record.ID,
+		// Bash's functions: the work folder's other names are links, which these would show and not follow.
+		"BASH_FUNC_ls%%":   `() { case "${!#}" in ` + home + "|" + workspace + `) set -- -H "$@";; esac; command ls "$@"; }`,
+		"BASH_FUNC_find%%": `() { command find -H "$@"; }`,
+	}
 	for _, from := range []map[string]string{b.record.Env, more} {
 		for name, value := range from {
 			env[name] = value
@@ -170,14 +183,23 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 		defer b.mu.Unlock()
 		b.starting--
 	}()
+	argv := append([]string{r.Process.Command}, r.Process.Args...)
+	short, err := c.withoutLongCommand(b, argv)
+	if err != nil {
+		return nil, nil, err
+	}
 	spec := sandbox.ProgramSpec{
-		SessionID: b.record.ID, Argv: append([]string{r.Process.Command}, r.Process.Args...), Env: b.environment(r.Process.Env), Timeout: c.timeout(),
+		SessionID: b.record.ID, Argv: short, Title: text.Shorten(strings.Join(argv, " "), 2*maxArgument), Env: b.environment(r.Process.Env), Timeout: c.timeout(),
 	}
 	if r.Process.Dir != nil {
 		spec.Dir = realPath(*r.Process.Dir)
 	}
 	if below, is := strings.CutPrefix(spec.Dir+"/", engine.WorkDir+"/"); is || spec.Dir == "" {
-		spec.Env["PWD"] = path.Join(home, below) // a shell goes by that name, if the image has it
+		name := home
+		if r.Process.Dir != nil && strings.HasPrefix(*r.Process.Dir+"/", workspace+"/") {
+			name = workspace
+		}
+		spec.Env["PWD"] = path.Join(name, below) // a shell goes by that name, if the image has it
 	}
 	if r.PTY != nil {
 		spec.Terminal = &sandbox.TerminalSize{Rows: r.PTY.Size.Rows, Cols: r.PTY.Size.Cols}
@@ -203,6 +225,26 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 		}
 	})
 	return p, first, nil
+}
+
+// withoutLongCommand has a shell read a long command from a file: Linux bounds an argument.
+func (c *call) withoutLongCommand(b *box, argv []string) ([]string, error) {
+	at := slices.IndexFunc(argv, func(argument string) bool { return len(argument) > maxArgument })
+	if at < 0 {
+		return argv, nil
+	}
+	if length := len(argv[at]); at < 2 || argv[at-1] != "-c" || length > maxCommand {
+		return nil, &rpcError{Code: codeInvalid, Message: fmt.Sprintf("argument %d has %d bytes: a shell's command (-c) may have %d, others %d", at, length, maxCommand, maxArgument)}
+	}
+	name := "/tmp/.e2b-command-" + rand.Text()
+	if err := c.operate(b, "write", pathRequest{Path: name}, strings.NewReader(argv[at]), func([]byte) error { return nil }); err != nil {
+		return nil, err
+	}
+	rest := argv[at+1:]
+	if len(rest) == 0 {
+		rest = argv[:1] // a shell's own name
+	}
+	return slices.Concat(argv[:at], []string{readCommand, rest[0], name}, rest[1:]), nil
 }
 
 // join makes a client; nil: there are too many, or the program is over.
@@ -412,7 +454,10 @@ func closeInput(ctx context.Context, p *program, _ processRequest) error {
 		return &rpcError{Code: codePrecondition, Message: "the process has a terminal: send it Ctrl+D"}
 	}
 	p.closed.Store(true)
-	return overOr(p.CloseInput(ctx))
+	if err := p.CloseInput(ctx); !errors.Is(err, sandbox.ErrProgramOver) { // by which it may end before that is answered
+		return err
+	}
+	return nil
 }
 
 // streamInput writes an input stream as it comes, which may take as long as the program.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -96,10 +97,16 @@ func (s *server) controlRoutes(add router) {
 	add("POST", one+"/resume", "resume", rest.RunTool, "Wake a sandbox.", with((*call).resume))
 	add("POST", one+"/connect", "connect", rest.RunTool, "Describe a sandbox, and wake it.", with((*call).resume))
 	add("POST", "/v2"+one+"/connect", "connect_v2", rest.RunTool, "Describe a sandbox, and wake it.", with((*call).resume))
+	s.templateRoutes(add)
 	cannot := func(c *call) error {
-		return refuse(http.StatusNotImplemented, "this server has no snapshots of memory, forks, volumes, secrets and templates of its own: see docs/e2b.md")
+		if id := c.r.PathValue("sandbox"); id != "" {
+			if _, err := c.find(id); err != nil {
+				return err
+			}
+		}
+		return refuse(http.StatusNotImplemented, "this server has no snapshots of memory, forks, volumes, secrets and builds: see docs/e2b.md")
 	}
-	for i, path := range []string{"POST " + one + "/fork", "POST " + one + "/snapshots", "GET /snapshots", "PUT " + one + "/network", "POST /v3/templates", "POST /volumes", "POST /secrets"} {
+	for i, path := range []string{"POST " + one + "/fork", "POST " + one + "/snapshots", "GET /snapshots", "PUT " + one + "/network", "POST /templates", "POST /volumes", "POST /secrets"} {
 		method, path, _ := strings.Cut(path, " ")
 		add(method, path, "none_"+strconv.Itoa(i), rest.RunTool, "Refuse: it cannot be had.", cannot)
 	}
@@ -122,14 +129,15 @@ type newSandbox struct {
 }
 
 // check refuses what cannot be had.
-func (n *newSandbox) check(network string) error {
+func (n *newSandbox) check(network string, env map[string]string) error {
 	if strings.ContainsAny(n.Template, "/\\") || strings.HasPrefix(n.Template, ".") {
 		return refuse(http.StatusBadRequest, "%q is not a template's name", text.Shorten(n.Template, maxQuoted))
 	}
-	name, tag, _ := strings.Cut(n.Template, ":")
-	if name != base && name != interpreter || tag != "" && tag != "default" {
-		return refuse(http.StatusNotFound, "template %q not found: this server has %s and %s", text.Shorten(n.Template, maxQuoted), base, interpreter)
+	if env == nil {
+		return refuse(http.StatusNotFound, "template %q not found: this server has %s, %s and what was built from them", text.Shorten(n.Template, maxQuoted), base, interpreter)
 	}
+	maps.Copy(env, n.Env)
+	n.Env = env
 	if n.Internet != nil && !*n.Internet && network != noNetwork {
 		return refuse(http.StatusBadRequest, "allow_internet_access cannot be false: this server's network is %s for all", network)
 	}
@@ -173,14 +181,14 @@ func (c *call) create() error {
 	if err := c.decode(&wanted); err != nil {
 		return err
 	}
-	if err := wanted.check(c.Network()); err != nil {
+	if err := wanted.check(c.Network(), c.template(wanted.Template)); err != nil {
 		return err
 	}
 	end, err := ends(wanted.Timeout)
 	if err != nil {
 		return err
 	}
-	id := "i" + strings.ToLower(rand.Text())[:19]
+	id := newID()
 	if _, _, err = c.Begin(c.r.Context(), id, sandbox.Python, sandbox.SessionLimits{}, ""); err != nil {
 		return err
 	}
@@ -207,6 +215,8 @@ func (c *call) create() error {
 	_, _ = c.Call(c.r.Context(), describe, given) // as /v1 answers, so that the audit log has it
 	return c.answer(http.StatusCreated, c.describe(b))
 }
+
+func newID() string { return "i" + strings.ToLower(rand.Text())[:19] }
 
 func newBox(of record) *box {
 	b := &box{record: of, programs: make(map[int]*program), watchers: make(map[string]*watcher), contexts: make(map[string]*codeContext), runEnv: make(map[string][]string)}
@@ -492,12 +502,16 @@ type (
 	}
 )
 
-const clientID = "local" // which the SDKs ignore
+const (
+	clientID = "local"                           // which the SDKs ignore
+	noHosts  = "ports-cannot-be-reached.invalid" // where the SDKs make hosts of ports; without it they are the vendor's
+)
 
 func (c *call) describe(b *box) made {
 	id := b.record.ID
 	token := c.seal.Token(id, c.r.Header.Get("Authorization"))
-	return made{Template: b.record.Template, ID: id, Client: clientID, Envd: envdVersion, Token: token, Traffic: token}
+	domain := noHosts
+	return made{Template: b.record.Template, ID: id, Client: clientID, Envd: envdVersion, Token: token, Traffic: token, Domain: &domain}
 }
 
 func (c *call) detail(b *box) detail {

@@ -1,13 +1,14 @@
 """Displays of code: pictures and documents, in frames and as files below output/."""
 
 import itertools
+import json
 import os
 import sys
 import time
 import weakref
 
 from imports import import_seldom
-from mimes import PAGE, PLOTLY, SHORT_HTML, SHOWN_MIMES, as_bytes, text_of
+from mimes import DATA, PAGE, PLOTLY, SHORT_HTML, SHOWN_MIMES, as_bytes, text_of
 from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of, smaller_picture
 
 MOST_ENTRIES = 2000  # of the work directory, looked at after a run
@@ -71,6 +72,13 @@ class Displays:
         if capturing is not None:
             capturing.publish(bundle, {"alt": alt})
             return
+        if isinstance(bundle.get(DATA), dict):
+            told = {"main": not again, "text": bundle.get("text/plain"), **bundle[DATA]}
+            try:
+                self._show(DATA, json.dumps(told, default=str, skipkeys=True).encode("utf-8"), alt, "data", key=key)
+                return
+            except (ValueError, RecursionError):  # it contains itself
+                pass
         if PLOTLY in bundle:
             self._show_plotly(bundle[PLOTLY], key)
             return
@@ -141,7 +149,7 @@ class Displays:
         if mime == "text/html" and not in_frame:
             data = self._whole("whole", data) or data
             header["size"] = len(data)
-        most = self.settings.image_bytes if mime.startswith("image/") else self.settings.output_bytes
+        most = self.settings.image_bytes if mime.startswith("image/") or mime == DATA else self.settings.output_bytes
         shown = data if in_frame and len(data) <= most else b""
         if mime.startswith("image/"):
             self.pictures[key or object()] = hash(data)

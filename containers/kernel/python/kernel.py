@@ -18,7 +18,7 @@ from imports import ImportHook, forget_torn, import_quietly, import_seldom, own_
 from installed import Installed
 from interrupts import Interrupt, OutOfMemory, ignore_interrupts, ignore_signal, without_interrupts
 from kept.around import Around
-from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
+from mimes import DATA, PLOTLY, SHOWN_MIMES, mime_bundle, text_of
 from notices import Notices
 from pictures import Viewer, figure_title, hook_images, hook_savefig, is_figure
 from plain_engine import PlainEngine, remember_source
@@ -501,7 +501,7 @@ class Kernel:
 
     def _evaluate(self, code, before):
         self._check_interrupt()
-        exec(before, {})
+        exec(before, {"kernel": self})
         if self.engine is None and self.settings.ipython and self.plain.needs_ipython(code):
             without_interrupts(self._build_shell)  # half of IPython could not be imported again
         (self.engine or self.plain).evaluate(code)
@@ -562,7 +562,7 @@ class Kernel:
         self.result_left = None
         if self.result not in (None, text):
             self.result_left = dict(left_out(text[len(self.result) - 1 :]), more=len(text) > 2 * most)  # where IPython ends
-        if PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
+        if PLOTLY in bundle or isinstance(bundle.get(DATA), dict) or any(bundle.get(mime) for mime in SHOWN_MIMES):
             alt, saved = self._of_figure(value)
             self.displays.publish(bundle, alt, again=False, saved=saved)
 

@@ -28,7 +28,8 @@ REPR_METHODS = {
 }
 PLOTLY = "application/vnd.plotly.v1+json"
 PAGE = "application/vnd.code-sandbox.page"  # HTML whose picture is beside it
-PICTURES = ("text/plain", "image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml", PLOTLY, PAGE)
+DATA = "application/vnd.code-sandbox.data+json"  # a dict for a server's API, beside what is shown
+PICTURES = ("text/plain", "image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml", PLOTLY, PAGE, DATA)
 LAID_OUT_CHARS = 1_000_000
 MAX_WIDTH = 79
 MOST_ITEMS = 1000  # of a container that are shown

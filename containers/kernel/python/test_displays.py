@@ -1,6 +1,7 @@
 """Displays (display.py, mimes.py, pictures.py): what a run shows, and the files that keep it."""
 
 import base64
+import json
 import os
 import struct
 import unittest
@@ -11,6 +12,7 @@ from unittest import mock
 import charts
 import display
 import markup
+import mimes
 from test_support import LONG_GRACE, SupervisorTest, can_import
 
 
@@ -276,6 +278,15 @@ class Displays(SupervisorTest):
                 self.completed(engine)
                 self.assertEqual(len(self.completed(code).displays), int(text == "<bare>"))
                 self.assertEqual(self.completed("asked").result, "['bundle']")
+
+    def test_what_an_api_is_told_beside_a_value_is_no_output(self):
+        code = "class Table:\n    def __repr__(self): return 'a'\n    def _repr_mimebundle_(self, **_): return {%r: {'rows': [1.0]}}\ndisplay(Table())\nTable()"
+        for engine in ("1", "get_ipython()") if can_import("IPython") else ("1",):
+            self.completed(engine)
+            answer = self.completed(code % mimes.DATA)
+            told = [json.loads(d["data"][mimes.DATA]) for d in answer.displays]
+            self.assertEqual(told, [{"main": is_main, "text": "a", "rows": [1.0]} for is_main in (False, True)])
+            self.assertEqual((answer.out, answer.result), ("", "a"))
 
     def test_displays_of_a_forked_child_do_not_tear_the_link(self):
         code = (

@@ -1,13 +1,16 @@
-# Runs before a cell in Python's kernel: puts the data of Matplotlib's figures into their PNG, as a text named "chart" in the form of E2B's
-# SDKs. Everything here is the session's own to change.
+# Runs before a cell in Python's kernel: tells what E2B's SDKs have of a result beside its text and picture, in their form. Of Matplotlib's
+# figures it is put into their PNG, as a text named "chart"; of other values it is a display of a type of its own. Everything here is the
+# session's own to change.
 import importlib.abc
 import importlib.util
 import json
+import os
 import re
 import sys
 
-MOST_POINTS = 20_000
+MOST_POINTS = 20_000  # and values of a table
 MOST_CHARS = 256 * 1024
+HOME, WORK = "/home/user", "/mnt/data"
 
 
 def text(value):
@@ -21,7 +24,7 @@ def unit(label):
 
 def number(value):
     value = float(value)
-    return (int(value) if value.is_integer() else value) if abs(value) < 1e300 else None
+    return value if abs(value) < 1e300 else None
 
 
 def scale(axis):
@@ -71,7 +74,8 @@ def bars(at):
         names, read = dict(zip(axis.get_ticklocs(), (tick.get_text() for tick in axis.get_ticklabels()))), reader(axis)
         for bar in group.patches:
             place = bar.get_y() + bar.get_height() / 2 if sideways else bar.get_x() + bar.get_width() / 2
-            label = names.get(place) or str(read(round(place, 6)))
+            label = names.get(place) or read(round(place, 6))
+            label = "%g" % label if isinstance(label, float) else str(label)
             found.append({"label": label, "group": shown(group.get_label()), "value": number(bar.get_width() if sideways else bar.get_height())})
     return found
 
@@ -119,15 +123,17 @@ def chart(at):
 
 
 def described(figure):
-    """A figure's chart as JSON, or nothing where it cannot be told."""
+    """A figure's text and chart as JSON, which has no chart where that cannot be told."""
     try:
         charts = [chart(at) for at in figure.axes if at.get_label() != "<colorbar>"]
         title = getattr(figure, "_suptitle", None)
         told = charts[0] if len(charts) == 1 else {"type": "superchart", "title": text(title and title.get_text()), "elements": charts}
-        found = json.dumps(told)
-        return found if charts and len(found) <= MOST_CHARS else None
+        found = json.dumps({"text": repr(figure), "chart": told})
+        if charts and len(found) <= MOST_CHARS:
+            return found
     except Exception:  # a figure of an unusual kind is a picture alone
-        return None
+        pass
+    return json.dumps({"text": repr(figure)})
 
 
 def hook_canvas(module):
@@ -135,9 +141,7 @@ def hook_canvas(module):
 
     def print_figure(self, filename, *args, **kwargs):
         if kwargs.get("format") == "png" and hasattr(filename, "getbuffer"):
-            told = described(self.figure)
-            if told:
-                kwargs["metadata"] = {**(kwargs.get("metadata") or {}), "chart": told}
+            kwargs["metadata"] = {**(kwargs.get("metadata") or {}), "chart": described(self.figure)}
         return original(self, filename, *args, **kwargs)
 
     module.FigureCanvasBase.print_figure = print_figure
@@ -153,7 +157,56 @@ def hook_boxes(module):
     module.Axes.bxp = bxp
 
 
-HOOKS = {"matplotlib.backend_bases": hook_canvas, "matplotlib.axes._axes": hook_boxes}
+def hook_images(module):
+    original = module.Image.save
+
+    def save(self, fp, *args, **kwargs):
+        original(self, fp, *args, **kwargs)
+        if isinstance(fp, str) and not sys._getframe(1).f_globals.get("__name__", "").startswith(("matplotlib.", "PIL.")):
+            kernel.displays.publish({"image/png": self._repr_png_()}, saved=os.path.relpath(os.path.realpath(fp), WORK))  # noqa: F821
+
+    module.Image.save = save
+
+
+def hook_frames(module):
+    def described(frame, **_):
+        found = {"html": frame._repr_html_()}
+        if frame.size <= MOST_POINTS:
+            columns = [(str(name), frame.iloc[:, at]) for at, name in enumerate(frame.columns)]
+            found["data"] = {name: json.loads(column.to_json(orient="values", date_format="iso")) for name, column in columns}
+        return {DATA: found} if len(json.dumps(found)) <= MOST_CHARS else {}
+
+    module.DataFrame._repr_mimebundle_ = described
+
+
+DATA = "application/vnd.code-sandbox.data+json"  # a dict of the kernel's, with more fields of a result
+FIELDS = {"text/markdown": "markdown", "text/latex": "latex", "application/json": "json"}
+
+
+def hook_displays(displays):
+    publish = displays.publish
+
+    def published(bundle, *args, **kwargs):
+        """A display without a picture is a result, and no output."""
+        if not kwargs.get("key") and not any(mime.startswith("image/") or "html" in mime or "vnd." in mime for mime in bundle):
+            bundle = {**bundle, DATA: {field: bundle[mime] for mime, field in FIELDS.items() if bundle.get(mime)}}
+        publish(bundle, *args, **kwargs)
+
+    displays.publish = published
+
+
+def hook_folder():
+    getcwd = os.getcwd
+
+    def by_name():
+        found = getcwd()
+        return HOME + found[len(WORK):] if found == WORK or found.startswith(WORK + "/") else found
+
+    if os.path.realpath(HOME) == WORK:  # else the image lacks the link
+        os.getcwd, os.environ["PWD"] = by_name, HOME  # by which a shell goes
+
+
+HOOKS = {"matplotlib.backend_bases": hook_canvas, "matplotlib.axes._axes": hook_boxes, "PIL.Image": hook_images, "pandas.core.frame": hook_frames}
 
 
 class Finder(importlib.abc.MetaPathFinder):
@@ -175,7 +228,9 @@ class Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-sys._charts = True
+sys._results = True
+hook_folder()
+hook_displays(kernel.displays)  # noqa: F821
 for name in [name for name in HOOKS if name in sys.modules]:
     HOOKS.pop(name)(sys.modules[name])
 sys.meta_path.insert(0, Finder())
