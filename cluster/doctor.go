@@ -205,7 +205,7 @@ func podSeen(ctx context.Context, on *kubernetes.Engine, o doctor.Options, info 
 		return []doctor.Check{check}, false
 	}
 	if met {
-		checks = append(checks, network, doctor.Check{Name: "exec", Status: doctor.OK, Found: "over " + shown.Transport})
+		checks = append(checks, network)
 	}
 	storage := doctor.Check{Name: "storage class", Status: doctor.Info, Found: "none: files are in their session's pod, and end with it"}
 	if info.StorageClass != "" {

@@ -255,18 +255,3 @@ func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
 		}
 	})
 }
-
-// A pod is made for a session to come, and shows people later whose it is.
-func TestASpareIsClaimed(t *testing.T) {
-	e := newRemote(t)
-	config := keepingConfig(t, e)
-	config.Spares, config.Prewarm = 1, []Language{Python}
-	m := newTestManager(t, config)
-	m.Prewarm()
-	id := readySpare(t, m)
-	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-	must.Soon(t, "it has the session's name", func() bool {
-		inventory, err := e.Processes.List(t.Context(), place.LabelOwner, "mine")
-		return err == nil && len(inventory.Containers) == 1 && inventory.Containers[0].Labels[LabelSession] == place.LabelOf("", id)
-	})
-}

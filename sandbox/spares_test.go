@@ -222,6 +222,27 @@ func TestASpareOfOtherSettingsIsLeftAlone(t *testing.T) {
 	}
 }
 
+// inPods is an engine whose places cost a cluster something.
+type inPods struct{ *testEngine }
+
+func (e inPods) Abilities() engine.Abilities {
+	a := e.testEngine.Abilities()
+	a.OneContainer = true
+	return a
+}
+
+func TestASpareOfOtherSettingsIsRemovedWhereItIsAPod(t *testing.T) {
+	e, config, m, id := withSpare(t, "")
+	m.Close(t.Context())
+	config.Limits.CPUs, config.Engine = 1, inPods{e}
+	later := newQuietManager(t, config)
+	mustRun(t, later, RunOptions{Code: "1", SessionID: "mine"})
+	must.Soon(t, "it is gone", func() bool { return !slices.Contains(state.IDs(config.StateDir), id) })
+	for _, c := range e.holds(t) {
+		should.Hold(t, !strings.Contains(c, id), "%s is left", c)
+	}
+}
+
 func TestSparesThatWaitCanBeDropped(t *testing.T) {
 	e, config, m, _ := withSpare(t, "")
 	place.DropSpares(config.StateDir) // which that of a live server does not

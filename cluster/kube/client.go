@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	authorization "k8s.io/api/authorization/v1"
@@ -49,7 +48,6 @@ type Client struct {
 
 	config  *rest.Config
 	http    *http.Client
-	spdy    atomic.Bool // something on the way refused a WebSocket
 	clients map[schema.GroupVersion]*rest.RESTClient
 }
 

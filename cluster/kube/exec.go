@@ -38,11 +38,7 @@ func (c *Client) Exec(pod, container string, command []string, stderr io.Writer)
 		return nil, err
 	}
 	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
-		refused := (httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)) && !strings.Contains(err.Error(), "not found")
-		if refused {
-			c.spdy.Store(true)
-		}
-		return refused
+		return (httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)) && !strings.Contains(err.Error(), "not found")
 	})
 	if err != nil {
 		return nil, err
@@ -112,8 +108,5 @@ func (s *Stream) Err() error {
 	<-s.ended
 	return s.err
 }
-
-// CloseWrite ends the program's stdin alone.
-func (s *Stream) CloseWrite() error { return s.in.Close() }
 
 var _ io.ReadWriteCloser = (*Stream)(nil)

@@ -86,11 +86,3 @@ func (c *Client) Clock(ctx context.Context) (roundTrip, ahead time.Duration, err
 	slices.Sort(times)
 	return times[clockLooks/2], ahead, nil
 }
-
-// Transport names the last transport to programs in pods.
-func (c *Client) Transport() string {
-	if c.spdy.Load() {
-		return "SPDY"
-	}
-	return "WebSocket"
-}

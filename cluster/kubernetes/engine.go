@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -53,8 +54,9 @@ type Engine struct {
 	users engine.Users
 	log   *slog.Logger
 
-	closing context.Context
-	close   context.CancelFunc
+	closing  context.Context
+	close    context.CancelFunc
+	starting sync.RWMutex // read-locked by each Start
 
 	meeting *semaphore.Weighted // held while the cluster is checked
 	cluster atomic.Pointer[cluster]
@@ -100,7 +102,7 @@ func Open(opts Options) *Engine {
 
 // Abilities implements engine.Engine.
 func (e *Engine) Abilities() engine.Abilities {
-	return engine.Abilities{Name: "Kubernetes", Remote: true, OneContainer: true, Claim: e.claim, Where: e.where}
+	return engine.Abilities{Name: "Kubernetes", Remote: true, OneContainer: true, Where: e.where}
 }
 
 // Shape implements engine.Engine. The cluster's version is no setting: its nodes run the same programs either way.
@@ -131,9 +133,20 @@ func (e *Engine) usable(ctx context.Context) error {
 	return nil
 }
 
-// Close implements engine.Engine. Pods go on; removing them is Remove's. It may be called more than once.
+// Close implements engine.Engine. Pods go on; removing them is Remove's. Starts on their way fail, and it waits until they have removed
+// what they made. It may be called more than once.
 func (e *Engine) Close() error {
 	e.close()
+	cleaned := make(chan struct{})
+	go func() {
+		e.starting.Lock()
+		defer e.starting.Unlock()
+		close(cleaned)
+	}()
+	select {
+	case <-cleaned:
+	case <-time.After(dropTime):
+	}
 	e.dropCanary()
 	return nil
 }
@@ -207,10 +220,13 @@ func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 	if len(missing) > 0 {
 		return nil, missingRights(client.Namespace, missing)
 	}
-	if err := ensurePolicies(ctx, client); err != nil {
+	if _, err := ensurePolicies(ctx, client); err != nil {
 		return nil, e.apiError(client, err)
 	}
 	e.cluster.Store(&cluster{Client: client, engine: e, imageVolumes: hasImageVolumes(version)})
+	if before == nil {
+		go wait.UntilWithContext(e.closing, e.mendPolicies, policyLook)
+	}
 	return e.cluster.Load(), nil
 }
 

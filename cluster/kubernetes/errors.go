@@ -28,9 +28,10 @@ var (
 	errClosed  = fmt.Errorf("%w: the engine was closed", engine.ErrEngineUnavailable)
 	errNoReach = errors.New("a pod did not say what it reaches")
 	// ErrReaches is in the error about a pod that reaches a forbidden address.
-	ErrReaches  = errors.New("a pod reaches the network")
-	errNoCanary = errors.New("the pod that others must not reach does not listen")
-	errKilled   = errors.New("killed with what ran in the container")
+	ErrReaches         = errors.New("a pod reaches the network")
+	errNoCanary        = errors.New("the pod that others must not reach does not listen")
+	errNoUserNamespace = errors.New("the pod has a user namespace")
+	errKilled          = errors.New("killed with what ran in the container")
 )
 
 // killed is the exit status after a SIGKILL.
@@ -72,6 +73,15 @@ func preparing(pod *core.Pod) error {
 		Reason: "A node of the cluster gets the images for its first pod of them, which can take minutes",
 		Fix:    "wait, or look at the pod's events: `kubectl describe pod " + pod.Name + " --namespace " + pod.Namespace + "`",
 		Is:     engine.ErrPreparing, Err: engine.ErrEngineUnavailable,
+	}
+}
+
+// noUserNamespace is for a pod with a user namespace that its node does not begin.
+func noUserNamespace(pod *core.Pod) error {
+	return &Error{
+		Reason: "Node " + pod.Spec.NodeName + " does not begin the pod, as if it had no user namespaces, which --pod-user-namespaces asks for",
+		Fix:    "leave that out, or have nodes with Linux 6.3, containerd 2.0 or CRI-O 1.31, and runc 1.2 or crun 1.9; `kubectl get events --namespace " + pod.Namespace + "` says why the pod waited",
+		Is:     errNoUserNamespace,
 	}
 }
 

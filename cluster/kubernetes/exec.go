@@ -74,7 +74,7 @@ func (e *Engine) within(ctx context.Context, c *cluster, name string, command []
 		return nil, err
 	}
 	if at := e.at(name); !at.shut || at.uid != pod.UID {
-		err := whenShut(ctx, policyTime, func() error { return e.probeAgain(ctx, c, pod) })
+		err := whenShut(ctx, policyTime, e.mendPolicies, func() error { return e.probeAgain(ctx, c, pod) })
 		if errors.Is(err, ErrReaches) {
 			cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 			err = errors.Join(err, e.removeFrom(cleaning, c, pod, []string{name}, nil))

@@ -11,8 +11,11 @@ import (
 
 // WhenShut looks again where a pod reaches something.
 func WhenShut(ctx context.Context, most time.Duration, look func() error) error {
-	return whenShut(ctx, most, look)
+	return whenShut(ctx, most, func(context.Context) {}, look)
 }
+
+// MendPolicies looks once whether the policies are there.
+func (e *Engine) MendPolicies(ctx context.Context) { e.mendPolicies(ctx) }
 
 // NameServers returns those of a resolv.conf.
 func NameServers(path string) []string { return nameServers(path) }

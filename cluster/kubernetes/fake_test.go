@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -49,6 +51,7 @@ type apiServer struct {
 	exec        *meta.Status                // how it refuses programs
 	thenGet     *meta.Status                // how it answers to who asks for the pod after that
 	getPod      *meta.Status
+	missing     bool          // a policy is
 	hangs       chan struct{} // says that it was asked for its version, and is what it waits for then
 }
 
@@ -76,6 +79,11 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(200, map[string]string{"major": "1", "minor": a.minor})
 	case strings.HasSuffix(path, "/selfsubjectaccessreviews"):
 		answer(201, json.RawMessage(bytes.Replace(body, []byte(`"status":{"allowed":false}`), []byte(`"status":{"allowed":true}`), 1)))
+	case strings.Contains(path, "/networkpolicies/") && a.missing:
+		answer(404, gone)
+	case r.Method == http.MethodPost && strings.HasSuffix(path, "/networkpolicies"):
+		a.missing = false
+		answer(201, json.RawMessage(body))
 	case strings.Contains(path, "/networkpolicies/"):
 		answer(200, json.RawMessage(`{"kind":"NetworkPolicy","apiVersion":"networking.k8s.io/v1"}`))
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "/pods"):
@@ -402,6 +410,74 @@ func TestAFirstPullIsWaitedFor(t *testing.T) {
 		if waits := age < time.Hour; waits != errors.Is(err, engine.ErrPreparing) || a.deleted {
 			t.Errorf("after %v the error is %v, and the pod was removed: %t", age, err, a.deleted)
 		}
+	}
+}
+
+// A policy that somebody removed while pods go on is made again, and the log says so.
+func TestAPolicyThatIsGoneIsMadeAgain(t *testing.T) {
+	var log locked.Buffer
+	a := &apiServer{minor: "37", missing: true}
+	e := a.on(t, kubernetes.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	must.OK(t, should.ErrOf(e.List(t.Context(), sandbox.LabelHost, "host")))
+	said := func() bool { return strings.Contains(log.String(), "is made again") }
+	e.MendPolicies(t.Context())
+	should.Hold(t, !said(), "the log is %s", log.String())
+	a.mu.Lock()
+	should.Hold(t, !a.missing, "it was not made at first")
+	a.missing = true
+	a.mu.Unlock()
+	e.MendPolicies(t.Context())
+	must.Soon(t, "the log has it", said)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	should.Hold(t, !a.missing, "it is not made again")
+}
+
+// A node that does not begin a pod with a user namespace is named soon.
+func TestNodesWithoutUserNamespaces(t *testing.T) {
+	a := &apiServer{minor: "37", status: core.PodStatus{Phase: core.PodPending, ContainerStatuses: []core.ContainerStatus{{
+		Name: "main", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ContainerCreating"}},
+	}}}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := a.on(t, kubernetes.Options{UserNamespaces: true}).Start(ctx, goldenSpec())
+	said(t, err, nil, "--pod-user-namespaces", "kubectl get events")
+	should.Hold(t, a.deleted, "the pod is left")
+}
+
+// An engine that is closed removes what its starts have made.
+func TestAStartThatEndsWithItsServer(t *testing.T) {
+	a := &apiServer{minor: "37", status: core.PodStatus{Phase: core.PodPending}}
+	e := a.on(t, kubernetes.Options{StorageClass: "none"})
+	spec := goldenSpec()
+	spec.Lasts = true
+	failed := make(chan error)
+	go func() {
+		_, err := e.Start(t.Context(), spec)
+		failed <- err
+	}()
+	holds := func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.claim != nil && a.pod != nil
+	}
+	must.Soon(t, "it has made them", holds)
+	must.OK(t, e.Close())
+	should.Fail(t, <-failed, "", "")
+	should.Hold(t, a.claim == nil && a.pod == nil, "left behind: a claim %t, a pod %t", a.claim != nil, a.pod != nil)
+}
+
+// A claim of a class that makes no volumes does not bind its session to that class.
+func TestAClaimThatWasNeverBound(t *testing.T) {
+	for _, class := range []string{"", "fast"} {
+		a := &apiServer{minor: "37"}
+		spec := goldenSpec()
+		spec.Lasts = true
+		was := a.podFor(t, a.on(t, kubernetes.Options{StorageClass: "none"}), spec)
+		a.claim = &core.PersistentVolumeClaim{ObjectMeta: was.ObjectMeta, Spec: core.PersistentVolumeClaimSpec{StorageClassName: new("none")}}
+		a.claim.Name, a.claim.Status.Phase = was.Spec.Volumes[0].PersistentVolumeClaim.ClaimName, core.ClaimPending
+		pod := a.podFor(t, a.on(t, kubernetes.Options{StorageClass: class}), spec)
+		should.Hold(t, a.claim == nil && (pod.Spec.Volumes[0].PersistentVolumeClaim != nil) == (class != ""), "with %q there are %v, %v", class, a.claim, pod.Spec.Volumes[0])
 	}
 }
 

@@ -84,21 +84,19 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 
 // Shown is the evidence from the started pods.
 type Shown struct {
-	Loopback  bool   // they have that alone; else, a policy keeps them from the network
-	Transport string // how programs in them are reached
+	Loopback bool // they have that alone; else, a policy keeps them from the network
 	// Tried are the forbidden addresses that they tried and did not reach.
 	Tried []netip.AddrPort
 }
 
 // Shown returns the evidence from the pods that this engine started; false: it started none.
 func (e *Engine) Shown() (Shown, bool) {
-	c := e.cluster.Load()
 	_ = e.network.turn.Acquire(context.Background(), 1)
 	defer e.network.turn.Release(1)
-	if c == nil || !e.network.met {
+	if !e.network.met {
 		return Shown{}, false
 	}
-	shown := Shown{Loopback: e.network.only, Transport: c.Transport()}
+	shown := Shown{Loopback: e.network.only}
 	for _, target := range e.network.tried {
 		if at, err := netip.ParseAddrPort(target); err == nil {
 			shown.Tried = append(shown.Tried, at)

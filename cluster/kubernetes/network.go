@@ -51,18 +51,36 @@ func policies() []*networking.NetworkPolicy {
 	}
 }
 
-// ensurePolicies makes the missing policies. An operator may change one: pods show its effect.
-func ensurePolicies(ctx context.Context, c *kube.Client) error {
+// ensurePolicies makes the missing policies, and reports whether one was missing. An operator may change one: pods show its effect.
+func ensurePolicies(ctx context.Context, c *kube.Client) (made bool, err error) {
 	for _, policy := range policies() {
 		err := c.Get(ctx, policy.Name, &networking.NetworkPolicy{})
 		if apierrors.IsNotFound(err) {
-			err = c.Create(ctx, policy)
+			err, made = c.Create(ctx, policy), true
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return err
+			return made, err
 		}
 	}
-	return nil
+	return made, nil
+}
+
+// mendPolicies makes the policies again that somebody removed while pods go on.
+func (e *Engine) mendPolicies(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.CallTimeout)
+	defer cancel()
+	c, err := e.connect(ctx)
+	made := false
+	if err == nil {
+		made, err = ensurePolicies(ctx, c.Client)
+		err = e.apiError(c.Client, err)
+	}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		e.log.Warn("the network policies of pods cannot be looked at", "error", err)
+	case made:
+		e.log.Warn("a network policy of pods was gone, and is made again: what runs may have had a network", "namespace", c.Namespace, "within", policyLook)
+	}
 }
 
 // network is the evidence on pods' reach. A policy alone is no proof, because many clusters enforce none: before anything
@@ -90,6 +108,7 @@ const (
 	resolveTime  = time.Second
 	mostServers  = 4 // of the API server's addresses
 
+	policyLook = 10 * time.Second
 	// policyTime is a network plugin's time to shut a new pod, before code runs in it.
 	policyTime  = 5 * time.Second
 	policyPause = 250 * time.Millisecond
@@ -99,17 +118,19 @@ const (
 
 // enter enters a pod. It waits for late policies.
 func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod) (p *process, err error) {
-	err = whenShut(ctx, policyTime, func() error {
+	err = whenShut(ctx, policyTime, e.mendPolicies, func() error {
 		p, err = e.tryToEnter(ctx, c, pod)
 		return err
 	})
 	return p, err
 }
 
-// whenShut looks again for a while if a pod reaches something, or its canary is not reachable yet.
-func whenShut(ctx context.Context, most time.Duration, look func() error) (err error) {
-	_ = wait.PollUntilContextTimeout(ctx, policyPause, most, true, func(context.Context) (bool, error) {
-		err = look()
+// whenShut looks again for a while if a pod reaches something, after mend, or if its canary is not reachable yet.
+func whenShut(ctx context.Context, most time.Duration, mend func(context.Context), look func() error) (err error) {
+	_ = wait.PollUntilContextTimeout(ctx, policyPause, most, true, func(ctx context.Context) (bool, error) {
+		if err = look(); errors.Is(err, ErrReaches) {
+			mend(ctx)
+		}
 		return !errors.Is(err, ErrReaches) && !errors.Is(err, errNoCanary), nil
 	})
 	return err
@@ -318,7 +339,7 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 
 // makeCanary makes a canary from an image. Its name is this engine's alone, so that no other server ends it.
 func (e *Engine) makeCanary(ctx context.Context, c *cluster, image string) error {
-	if _, err := e.removeEnded(ctx, c); err != nil {
+	if err := e.removeEnded(ctx, c); err != nil {
 		return err
 	}
 	name := "csm-canary-" + strings.ToLower(rand.Text()[:12])
@@ -337,31 +358,20 @@ func (e *Engine) makeCanary(ctx context.Context, c *cluster, image string) error
 	return nil
 }
 
-// RemoveEnded removes the canaries of servers that could not do so themselves, and returns their names.
-func (e *Engine) RemoveEnded(ctx context.Context) ([]string, error) {
-	ctx, cancel := e.limit(ctx)
-	defer cancel()
-	c, err := e.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return e.removeEnded(ctx, c)
-}
-
-func (e *Engine) removeEnded(ctx context.Context, c *cluster) (removed []string, err error) {
+// removeEnded removes the canaries of servers that could not do so themselves.
+func (e *Engine) removeEnded(ctx context.Context, c *cluster) error {
 	pods := &core.PodList{}
 	if err := c.List(ctx, managedBy+"="+us+","+component+"="+canaries, pods); err != nil {
-		return nil, e.apiError(c.Client, err)
+		return e.apiError(c.Client, err)
 	}
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; isOver(pod) && !isLeaving(pod) {
 			if err := e.delete(ctx, c, pod, now); err != nil {
-				return removed, err
+				return err
 			}
-			removed = append(removed, pod.Name)
 		}
 	}
-	return removed, nil
+	return nil
 }
 
 // dropCanary removes the canary of a closed engine, whose own calls ended by that.

@@ -39,6 +39,8 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, e
 	case spec.Arch != "" && !slices.Contains(containers.Architectures(), spec.Arch):
 		return engine.Started{}, engine.ErrArchitecture
 	}
+	e.starting.RLock()
+	defer e.starting.RUnlock()
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
 	c, err := e.connect(ctx)
@@ -70,30 +72,6 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, e
 	}, nil
 }
 
-// claim adds labels to a container's pod.
-func (e *Engine) claim(ctx context.Context, container string, labels map[string]string) error {
-	ctx, cancel := e.limit(ctx)
-	defer cancel()
-	c, err := e.connect(ctx)
-	if err != nil {
-		return err
-	}
-	pod, err := e.podWith(ctx, c, container)
-	if err != nil {
-		return err
-	}
-	var patch []map[string]any
-	for key, value := range labels {
-		patch = append(patch,
-			map[string]any{"op": "test", "path": "/metadata/labels/" + key, "value": nil}, // it must be absent
-			map[string]any{"op": "add", "path": "/metadata/labels/" + key, "value": valueOf(value)})
-	}
-	if err := c.Patch(ctx, pod.Name, types.JSONPatchType, patch, &core.Pod{}); err != nil {
-		return e.apiError(c.Client, err)
-	}
-	return nil
-}
-
 // startIn waits for a pod and enters it.
 func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, made bool) (*process, error) {
 	pod, p, err := e.enterSoon(ctx, c, pod)
@@ -117,11 +95,20 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, made bo
 const (
 	eagerTime  = 2 * time.Second
 	eagerPause = 25 * time.Millisecond
-	mostKilled = 3 // times that code can kill the program that empties its container
+	// sandboxTime is a node's time to begin a pod with a user namespace. Where there are none it tries for ever, and says so in events alone.
+	sandboxTime = 15 * time.Second
+	mostKilled  = 3 // times that code can kill the program that empties its container
 )
 
 // enterSoon enters a pod as soon as possible, and returns it as it is at that time.
 func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod) (*core.Pod, *process, error) {
+	if e.opts.UserNamespaces && !hasClaim(pod) { // a claim's volume may take longer
+		soon, cancel := context.WithTimeout(ctx, sandboxTime)
+		_, err := e.await(soon, c, pod, comingUp)
+		if cancel(); errors.Is(err, errNoUserNamespace) {
+			return nil, nil, err
+		}
+	}
 	pod, err := e.await(ctx, c, pod, comingUp)
 	if err != nil {
 		return nil, nil, err
@@ -226,8 +213,22 @@ func (e *Engine) optionsFor(ctx context.Context, c *cluster, spec engine.Spec) (
 	if err != nil {
 		return opts, e.apiError(c.Client, err)
 	}
-	if claim != nil && opts.StorageClass == "" {
-		opts.StorageClass = *cmp.Or(claim.Spec.StorageClassName, new("none"))
+	if claim == nil {
+		return opts, nil
+	}
+	class := *cmp.Or(claim.Spec.StorageClassName, new("none"))
+	switch {
+	case claim.Status.Phase == core.ClaimPending && class != opts.StorageClass: // of a start that ended before there was a volume
+		for _, pod := range has {
+			if err := e.delete(ctx, c, pod, now); err != nil {
+				return opts, err
+			}
+		}
+		if err := c.Delete(ctx, claim.Name, claim, inOrder); err != nil && !apierrors.IsNotFound(err) {
+			return opts, e.apiError(c.Client, err)
+		}
+	case opts.StorageClass == "":
+		opts.StorageClass = class
 	}
 	return opts, nil
 }
@@ -357,6 +358,9 @@ func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod, claim *co
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	var err error
+	if made := (&core.Pod{}); pod == nil && claim != nil && c.Get(ctx, claim.Name, made) == nil && isOurs(made, claim.Annotations[noteVolume]) && hasClaim(made) {
+		pod = made // by a request that was given up
+	}
 	if pod != nil {
 		err = e.delete(ctx, c, pod, now)
 	}
@@ -470,12 +474,17 @@ func stateOf(pod *core.Pod) (state, error) {
 	if isOver(pod) {
 		return waiting, fmt.Errorf("%w: %s", engine.ErrContainerGone, cmp.Or(pod.Status.Reason, "the pod has ended"))
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == core.PodReadyToStartContainers && c.Status == core.ConditionTrue {
-			return comingUp, nil
-		}
+	if comesUp(pod) {
+		return comingUp, nil
 	}
 	return waiting, nil
+}
+
+// comesUp reports whether a node has begun a pod: its network is up, and its images are next.
+func comesUp(pod *core.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c core.PodCondition) bool {
+		return c.Type == core.PodReadyToStartContainers && c.Status == core.ConditionTrue
+	})
 }
 
 // missingImage returns the image that a container waits for: its own, or that of its pod's programs, if the status names that one.
@@ -555,6 +564,9 @@ func (e *Engine) late(ctx context.Context, c *cluster, pod *core.Pod) error {
 	}
 	for _, s := range pod.Status.ContainerStatuses {
 		if w := s.State.Waiting; s.Name == mainContainer && w != nil {
+			if isPreparing(w) && e.opts.UserNamespaces && !comesUp(pod) {
+				return noUserNamespace(pod)
+			}
 			if isPreparing(w) && time.Since(pod.CreationTimestamp.Time) < mostPreparing && pod.DeletionTimestamp == nil {
 				return preparing(pod)
 			}

@@ -41,10 +41,5 @@ func Tidy(ctx context.Context, on engine.Engine) ([]string, error) {
 	if p, is := on.(*podman.Engine); is {
 		return p.RemoveOldVolumes(ctx)
 	}
-	if k, is := on.(interface {
-		RemoveEnded(context.Context) ([]string, error)
-	}); is {
-		return k.RemoveEnded(ctx)
-	}
 	return nil, nil
 }

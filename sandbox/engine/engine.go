@@ -91,8 +91,6 @@ type Abilities struct {
 	Remote bool
 	// OneContainer: a volume has one container at most, and may end with it. Start of another one fails.
 	OneContainer bool
-	// Claim adds labels to a container, for people: those of a spare's owner. Nil: its labels never change.
-	Claim func(ctx context.Context, container string, labels map[string]string) error
 	// Where returns the place of a container without a request; the zero value: unknown. Nil: the engine is one machine.
 	Where func(container string) Location
 }

@@ -3,8 +3,6 @@
 package place
 
 import (
-	"context"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -63,25 +61,5 @@ func (p *Place) moveTo(sp *spare, takeSettings func()) bool {
 	p.filled = true
 	sp.forget()
 	sp.Lock.Remove()
-	p.claim()
 	return true
-}
-
-// claim has the engine label the spare's containers with their owner, for people, if it can. Nothing waits for it: servers read the
-// record.
-func (p *Place) claim() {
-	claim := p.Config.Engine.Abilities().Claim
-	if claim == nil {
-		return
-	}
-	for language := range p.ready {
-		name := p.Name(language)
-		go func() {
-			ctx, cancel := context.WithTimeout(p.Ctx, ListTimeout)
-			defer cancel()
-			if err := claim(ctx, name, map[string]string{LabelOwner: LabelOf(p.Config.Tenant, p.ID)}); err != nil {
-				p.Config.Logger.Debug("claim container", "session", p.ID, "container", name, "error", err)
-			}
-		}()
-	}
 }

@@ -146,7 +146,6 @@ const (
 	LabelHost     = "code-sandbox-mcp.host"
 	LabelTenant   = "code-sandbox-mcp.tenant" // none: the server's own
 	LabelNamed    = "code-sandbox-mcp.named"  // "true" if the session outlives its server
-	LabelOwner    = "code-sandbox-mcp.owner"  // for people: the LabelSession that a container would bear if it had not been a spare
 )
 
 // Freezes reports whether kernels of named sessions write snapshots at their end.

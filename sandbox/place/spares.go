@@ -322,7 +322,11 @@ func (p *spares) takeOver(id string, name runs.Language, key string) (*spare, er
 	sp := p.newSpare(id, lock)
 	sp.record = state.LoadRecord(p.config.StateDir, id)
 	if !lock.Waits() || sp.record == nil || sp.record.Settings[string(name)] != key {
-		lock.Unlock()
+		if p.config.Engine.Abilities().OneContainer && lock.Waits() { // a pod, which no other server is to take
+			p.giveUp(sp)
+		} else {
+			lock.Unlock()
+		}
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(p.config.StartTimeout, spareTakeOver))

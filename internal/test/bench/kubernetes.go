@@ -10,9 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -58,7 +56,10 @@ func (b *bench) podStarts(ctx context.Context, p *pods, settings []string) {
 	var plain, claim, cold series
 	for i := range 2 * b.rounds {
 		id := fmt.Sprintf("bench-%d", i)
-		plain = append(plain, p.up(ctx, id))
+		began := time.Now()
+		p.running(ctx, id)
+		plain = append(plain, time.Since(began))
+		p.end(ctx, id)
 		cold = append(cold, without.call("run_python_code", "print(1)", object{"session_id": id + "-pod"}))
 		without.closeSession(id + "-pod")
 		claim = append(claim, with.call("run_python_code", "print(1)", object{"session_id": id}))
@@ -80,56 +81,14 @@ func (b *bench) podStarts(ctx context.Context, p *pods, settings []string) {
 }
 
 func (b *bench) podCalls(ctx context.Context, p *pods, settings []string) {
-	p.up(ctx, "bench-exec")
+	p.running(ctx, "bench-exec")
 	defer p.end(ctx, "bench-exec")
-	first, trips, _, _ := p.echo("bench-exec", b.calls)
+	first, trips := p.echo("bench-exec", b.calls)
 	c := b.start(ctx, settings...)
 	defer c.close()
 	c.call("run_python_code", "x = 1", nil)
 	time.Sleep(settle)
 	b.row("pod: warm call in Python", calls(c, b.calls, 0, "run_python_code").String(), "the floor + 1.5 ms", "exec round trip "+trips.String()+", to its first byte "+short(first))
-}
-
-const podFileBytes = 100_000_000
-
-func (b *bench) podFiles(ctx context.Context, p *pods, settings []string) {
-	p.up(ctx, "bench-files")
-	defer p.end(ctx, "bench-files")
-	_, _, in, out := p.echo("bench-files", 1)
-	speed := func(d time.Duration) string { return fmt.Sprintf("%.0f MB/s", podFileBytes/1e6/d.Seconds()) }
-	dir := must(os.MkdirTemp("", "bench-pods-"))
-	defer func() { _ = os.RemoveAll(dir) }()
-	large := filepath.Join(dir, "large.bin")
-	check(os.WriteFile(large, nil, 0o600))
-	check(os.Truncate(large, podFileBytes))
-	c := b.start(ctx, append(settings, "--allow-host-dir", dir, "--download-limit", "600MiB", "--files-http", "127.0.0.1:0")...)
-	defer c.close()
-	c.tool("upload_file", object{"filename": "small.txt", "text": "x"})
-	time.Sleep(2 * settle) // a spare is made
-	b.row("pod: 100 MB to a session", speed(c.tool("upload_file", object{"filename": "large.bin", "host_path": large})), "half of the floor", "exec's stdin "+speed(in))
-	var made struct {
-		Artifacts []struct {
-			URL string `json:"download_url"`
-		}
-	}
-	c.fields("run_python_code", object{"code": "import shutil; shutil.copy('input/large.bin', 'output/large.bin')"}, &made)
-	if len(made.Artifacts) != 1 {
-		check(errors.New("the file was not made"))
-	}
-	time.Sleep(2 * settle) // the file is on the disk
-	began := time.Now()
-	answer := must(http.Get(made.Artifacts[0].URL)) //nolint:bodyclose // it is closed below
-	defer func() { _ = answer.Body.Close() }()
-	drop(answer.Body)
-	b.row("pod: 100 MB from a session", speed(time.Since(began)), "half of the floor", "exec's stdout "+speed(out))
-}
-
-// drop reads podFileBytes in pieces of 256 KiB, as programs do that save a file.
-func drop(r io.Reader) {
-	n := must(io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.LimitReader(r, podFileBytes), make([]byte, 256<<10)))
-	if n != podFileBytes {
-		check(io.ErrUnexpectedEOF)
-	}
 }
 
 // podCrowd measures many sessions at once.
@@ -152,27 +111,14 @@ func (b *bench) podCrowd(ctx context.Context, p *pods, settings []string) {
 	defer c.close()
 	sessions := names(50)
 	b.row("pod: 20 sessions created and run at once", c.together(sessions[:20]...).String(), "1.3 x the floor", "20 plain pods running "+short(plain))
-	began = time.Now()
 	for i := 20; i < len(sessions); i += 10 {
 		c.together(sessions[i : i+10]...)
 	}
-	b.row("pod: 30 more, 10 at once", time.Since(began).Round(time.Millisecond).String(), "", "")
 	b.row("pod: a call in each of the 50 at once", c.together(sessions...).String(), "none lost", "")
 	b.row("pod: server RSS with 50 sessions", c.rss(), "90 MB with 200", "")
 	for _, id := range sessions {
 		c.closeSession(id)
 	}
-}
-
-// up returns how long a pod takes to run, and leaves it where it is wanted.
-func (p *pods) up(ctx context.Context, name string) time.Duration {
-	began := time.Now()
-	p.running(ctx, name)
-	took := time.Since(began)
-	if name != "bench-exec" && name != "bench-files" {
-		p.end(ctx, name)
-	}
-	return took
 }
 
 func (p *pods) end(ctx context.Context, name string) {
@@ -203,8 +149,8 @@ func (p *pods) running(ctx context.Context, name string) {
 	check(fmt.Errorf("pod %s does not run", name))
 }
 
-// echo starts the least program in a pod: to its first byte, lines there and back, and many bytes each way.
-func (p *pods) echo(pod string, times int) (first time.Duration, trips series, in, out time.Duration) {
+// echo starts the least program in a pod: to its first byte, and lines there and back.
+func (p *pods) echo(pod string, times int) (first time.Duration, trips series) {
 	began := time.Now()
 	s := must(p.Exec(pod, "main", []string{"python3", "-Sc", echo}, io.Discard))
 	defer func() { _ = s.Close() }()
@@ -217,15 +163,5 @@ func (p *pods) echo(pod string, times int) (first time.Duration, trips series, i
 		must(lines.ReadString('\n'))
 		trips = append(trips, time.Since(began))
 	}
-	began = time.Now()
-	must(fmt.Fprintln(s, podFileBytes))
-	drop(lines)
-	out = time.Since(began)
-	took := must(p.Exec(pod, "main", []string{"python3", "-Sc", "import sys\nwhile sys.stdin.buffer.read(1 << 16): pass\nprint()"}, io.Discard))
-	defer func() { _ = took.Close() }()
-	began = time.Now()
-	must(io.CopyN(took, zeros{}, podFileBytes))
-	check(took.CloseWrite())
-	must(bufio.NewReader(took).ReadString('\n'))
-	return first, trips, time.Since(began), out
+	return first, trips
 }

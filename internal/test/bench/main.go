@@ -56,7 +56,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"spares", b.spares}, {"copies", b.copies}, {"frozen", b.frozen}, {"many", b.many},
 		{"proxy", b.proxy}, {"crowd", b.crowd},
 		{"people", b.people}, {"neighbour", b.neighbour},
-		{"pod-starts", b.inCluster(b.podStarts)}, {"pod-calls", b.inCluster(b.podCalls)}, {"pod-files", b.inCluster(b.podFiles)}, {"pod-crowd", b.inCluster(b.podCrowd)},
+		{"pod-starts", b.inCluster(b.podStarts)}, {"pod-calls", b.inCluster(b.podCalls)}, {"pod-crowd", b.inCluster(b.podCrowd)},
 	} {
 		if m.name != "" && !b.only.MatchString(m.name) {
 			continue

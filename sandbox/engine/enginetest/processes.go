@@ -261,23 +261,11 @@ func (p *Processes) List(ctx context.Context, key, value string) (engine.Invento
 
 // Abilities implements engine.Engine.
 func (p *Processes) Abilities() engine.Abilities {
-	return engine.Abilities{Name: "Podman", Remote: p.Remote, Claim: p.claim}
+	return engine.Abilities{Name: "Podman", Remote: p.Remote}
 }
 
 // Shape implements engine.Engine.
 func (p *Processes) Shape(spec engine.Spec) string { return engine.Key(p.Made, spec.Alike()) }
-
-func (p *Processes) claim(_ context.Context, name string, labels map[string]string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.containers[name]
-	if c == nil {
-		return fmt.Errorf("%w: %s", engine.ErrContainerGone, name)
-	}
-	c.Labels = maps.Clone(c.Labels) // a list may have these
-	maps.Copy(c.Labels, labels)
-	return nil
-}
 
 // Close implements engine.Engine.
 func (p *Processes) Close() error {
