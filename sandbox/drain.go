@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -21,6 +22,13 @@ const (
 func errDraining() *fault.Error {
 	return fault.New(fault.ServerDraining, "Try again in a moment: another server takes its place, or name a session that there is.",
 		"The server is about to be stopped or replaced, and takes no new sessions.")
+}
+
+const overloadPause = 10 // seconds after which a client that was refused may ask again
+
+func errOverloaded() *fault.Error {
+	return fault.New(fault.ServerBusy, fmt.Sprintf("Try again in %d seconds, or name a session that there is: those go on.", overloadPause),
+		"The server has too much to do, and takes no new sessions for now.").With(fault.RetryAfter, overloadPause)
 }
 
 func errMoved(id string) *fault.Error {

@@ -34,6 +34,8 @@ type Config struct {
 	// Gone reports whether the client of a default session (see DefaultOf) is gone, so that the session, unused for as long as idle,
 	// may make room where MaxSessions are open. The manager calls it with its lock held. Nil: none is gone.
 	Gone func(client string, idle time.Duration) bool
+	// Overload returns why new sessions are refused for a while; none: they are not. The manager calls it with its lock held. Nil: never.
+	Overload func() []string
 }
 
 // Of returns this configuration for one tenant of the server.

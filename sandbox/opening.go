@@ -110,8 +110,13 @@ func (m *Manager) add(id string, from io.Reader) (*session, error) {
 	if m.closed {
 		return nil, errShuttingDown()
 	}
-	if m.stopDraining != nil && (from != nil || m.isNew(id)) {
-		return nil, errDraining()
+	if from != nil || m.isNew(id) {
+		switch overload := m.conf().Overload; {
+		case m.stopDraining != nil:
+			return nil, errDraining()
+		case overload != nil && len(overload()) > 0:
+			return nil, errOverloaded()
+		}
 	}
 	before := m.sessions[m.resolve(id)]
 	if err := m.room(id, before); err != nil {

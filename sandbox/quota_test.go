@@ -286,6 +286,26 @@ func TestADrainingServerTakesNoNewSessions(t *testing.T) {
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "new"})
 }
 
+func TestAnOverloadedServerTakesNoNewSessions(t *testing.T) {
+	config := leaveSessions(t, newEngine(t), "asleep")
+	var why []string
+	config.Overload = func() []string { return why }
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "x = 1", SessionID: "named"})
+	why = []string{"memory: 1 MB of 8192 MB are left"}
+	for _, id := range []string{"new", DefaultOf("another client")} {
+		_, err := m.Run(RunOptions{Code: "1", SessionID: id, Language: Python})
+		must.Code(t, err, fault.ServerBusy)
+		f := fault.From(err)
+		should.Hold(t, f.Fields[fault.RetryAfter] == overloadPause && !strings.Contains(f.Message+f.Hint, "8192"), "%v", f.JSON())
+	}
+	must.Code(t, m.BeginImport("imported", nil), fault.ServerBusy)
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: "named"}), "1")
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: "asleep"}), "41")
+	why = nil
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "new"})
+}
+
 func TestADrainingServerHandsItsNamedSessionsOver(t *testing.T) {
 	e := newEngine(t)
 	config := testConfig(t, e)

@@ -38,8 +38,11 @@ func otherAPIs() server.Feature {
 				setting.Row("apis", "NAMES", &more, 0, 0, "further APIs of other systems to serve over --http: "+strings.Join(switched, ", ")),
 			}}}
 		},
-		Check: func(*server.Program) error {
+		Check: func(p *server.Program) error {
 			for _, name := range more {
+				if p.HTTP.Address == "" {
+					return fmt.Errorf("--apis %s has no effect without --http; add --http HOST:PORT, or leave it out", name)
+				}
 				if !slices.Contains(switched, name) {
 					return fmt.Errorf("--apis %s is none that can be switched on; there are %s", name, strings.Join(switched, ", "))
 				}

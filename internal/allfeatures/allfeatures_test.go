@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/allfeatures"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
@@ -17,5 +19,15 @@ func TestTheFirstProgramHasNoFeatures(t *testing.T) {
 		for _, feature := range []string{module + "/team", module + "/cluster", module + "/apis", "k8s.io", "sigs.k8s.io", "github.com/coreos/go-oidc"} {
 			should.Hold(t, !strings.HasPrefix(name, feature), "it imports %s", name)
 		}
+	}
+}
+
+func TestAPIsAreServedOverHTTPAlone(t *testing.T) {
+	none := func(string) (string, bool) { return "", false }
+	for _, test := range []struct{ args, want string }{
+		{"--apis=e2b", "--apis e2b has no effect without --http"}, {"--apis=dify --http=8000", "--apis dify is none"}, {"--apis=e2b --http=8000", ""},
+	} {
+		_, err := server.Read(allfeatures.Features(), strings.Fields(test.args), none)
+		should.Hold(t, (err == nil) == (test.want == "") && (err == nil || strings.Contains(err.Error(), test.want)), "%s: %v", test.args, err)
 	}
 }

@@ -87,7 +87,7 @@ func blame(err error) error {
 }
 
 func badArchive(why string, args ...any) *fault.Error {
-	return fault.New(fault.InvalidContent, "Use a file that `code-sandbox-mcp sessions export` wrote, and copy it whole.",
+	return fault.New(fault.InvalidContent, "Use a file that `"+fault.Program+" sessions export` wrote, and copy it whole.",
 		"The file is no checkpoint that can be imported: %s.", fmt.Sprintf(why, args...))
 }
 

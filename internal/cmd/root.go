@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 )
@@ -24,7 +25,7 @@ const (
 // Main runs a command line, without the program's name, and returns its exit code: 0 it worked, 1 it
 // failed, 2 wrong use.
 func (p Program) Main(args []string) int {
-	server.ProgramName = p.Name
+	fault.Program = p.Name
 	root := p.Command()
 	root.SetArgs(args)
 	err := root.Execute()

@@ -36,6 +36,7 @@ type Card struct {
 	Began      time.Time `json:"began"`
 	SessionDir string    `json:"session_dir"` // the name of the folder of its sessions
 	Draining   bool      `json:"draining"`
+	Overload   []string  `json:"overload,omitempty"` // why it refuses new sessions
 	sandbox.Load
 	Tenants []Tenant `json:"tenants,omitempty"` // where they are asked for
 }

@@ -64,6 +64,9 @@ type Error struct {
 	cause   error          // for the log only
 }
 
+// Program is the name of the running program, for hints. Its main function sets it, before anything reads it.
+var Program = "code-sandbox-mcp"
+
 // RetryAfter is the name of the field with the seconds after which the same call may do better.
 const RetryAfter = "retry_after_seconds"
 
@@ -107,6 +110,6 @@ func From(err error) *Error {
 	if errors.As(err, &f) {
 		return f
 	}
-	return New(ExecutionFailed, "Try once more; if it happens again, run `code-sandbox-mcp doctor`.",
+	return New(ExecutionFailed, "Try once more; if it happens again, run `"+Program+" doctor`.",
 		"The server could not do this, for a reason that its log tells.").Because(err)
 }

@@ -195,7 +195,7 @@ func (s *Server) CheckOpen(ctx context.Context, session string) error {
 	}
 	info, err := s.manager.Session(ctx, session)
 	if err == nil && info.Owner != sandbox.OwnerThis {
-		err = fault.New(fault.SessionBusy, "Look at the page of the server that has it open, or of `code-sandbox-mcp ui`.", "Session %q is not open in this server.", session)
+		err = fault.New(fault.SessionBusy, "Look at the page of the server that has it open, or of `"+fault.Program+" ui`.", "Session %q is not open in this server.", session)
 	}
 	return err
 }

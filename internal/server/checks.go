@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -39,6 +41,7 @@ func (p *Program) Examine(ctx context.Context, on engine.Engine, log *slog.Logge
 		}
 	}
 	report := doctor.Run(ctx, options)
+	report.Checks = append(report.Checks, p.loadChecks(ctx)...)
 	report.Checks = append(report.Checks, passThroughChecks(p.PassThroughEnv, p.Env.Lookup)...)
 	report.Checks = append(report.Checks, secretChecks(&p.Network, p.Env.Lookup)...)
 	report.Checks = append(report.Checks, mountChecks(config.Mounts)...)
@@ -52,6 +55,17 @@ func (p *Program) Examine(ctx context.Context, on engine.Engine, log *slog.Logge
 		}
 	}
 	return report
+}
+
+// loadChecks report the user's running servers that refuse new sessions.
+func (p *Program) loadChecks(ctx context.Context) (checks []doctor.Check) {
+	servers, _ := door.List(ctx, setting.StateFolder(p.StateDir), false) // without a usable folder there are none
+	for _, s := range servers {
+		if why := strings.Join(s.Overload, "; "); why != "" {
+			checks = append(checks, doctor.Check{Name: "server " + s.Address, Status: doctor.Warn, Found: "overloaded: " + why, Why: "it refuses new sessions", Fix: "close sessions, or give it more of what is short"})
+		}
+	}
+	return checks
 }
 
 // passThroughChecks report variables that cannot be passed through or masked.

@@ -73,6 +73,9 @@ func (e *entrance) serve(ctx context.Context) {
 func (e *entrance) tell(w http.ResponseWriter, r *http.Request) {
 	card := e.card
 	card.Draining = e.draining.Load()
+	if e.state != nil {
+		card.Overload = e.state.Overload()
+	}
 	for _, t := range e.all() {
 		if card.Draining {
 			t.manager.Drain(true) // one may be new

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -40,7 +41,7 @@ func environment(ctx context.Context, on engine.Engine, language sandbox.Languag
 		e.Problem = "the image is not there; run `" + kernel.Setup + "`"
 		return e
 	case err != nil:
-		e.Problem = on.Abilities().Name + " does not answer; run `code-sandbox-mcp doctor`"
+		e.Problem = on.Abilities().Name + " does not answer; run `" + fault.Program + " doctor`"
 		return e
 	}
 	if language.Info().ImageOf != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/allfeatures"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
@@ -41,7 +42,7 @@ var others = map[string]string{
 	"oidc-claim": "email --oidc-issuer=https://own.example --oidc-audience=x", "oidc-groups-claim": "roles --oidc-issuer=https://own.example --oidc-audience=x",
 	"trusted-header": "X-Own --trusted-proxy=10.0.0.7", "trusted-groups-header": "X-Own --trusted-header=X-User --trusted-proxy=10.0.0.7",
 	"trusted-proxy": "10.0.0.7 --trusted-header=X-User", "http-url": "https://own.example --http=127.0.0.1:0",
-	"apis":       "e2b",
+	"apis":       "e2b --http=127.0.0.1:0",
 	"kubeconfig": "FOLDER/kube --engine=kubernetes", "context": "own --engine=kubernetes", "namespace": "own --engine=kubernetes",
 	"storage-class": "own --engine=kubernetes", "runtime-class": "own --engine=kubernetes",
 	"programs-image": "own --engine=kubernetes", "pod-users": "none --engine=kubernetes", "pod-seccomp": "own.json --engine=kubernetes",
@@ -65,7 +66,7 @@ func TestWhatIsSetCounts(t *testing.T) {
 	write("key.pem", key)
 	write("policy.yaml", "groups: {a: {max-sessions: 3}}")
 	for name, features := range map[string]func() []server.Feature{
-		server.ProgramName: func() []server.Feature { return nil }, setting.ServerProgram: allfeatures.Features,
+		fault.Program: func() []server.Feature { return nil }, setting.ServerProgram: allfeatures.Features,
 	} {
 		defaults := server.New(features())
 		defaults.Bind(pflag.NewFlagSet("", pflag.ContinueOnError))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
@@ -212,10 +213,7 @@ func (p *Program) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 const CommandVariable = "CODE_SANDBOX_MCP_COMMAND"
 
 // OwnCommand returns the command by which a person starts this program.
-func OwnCommand() string { return cmp.Or(os.Getenv(CommandVariable), ProgramName) }
-
-// ProgramName is the name of this program. Its main function sets it, before anything reads it.
-var ProgramName = "code-sandbox-mcp"
+func OwnCommand() string { return cmp.Or(os.Getenv(CommandVariable), fault.Program) }
 
 // setupFor returns the command that makes an image ready. It names an image of the user's own, and an engine that only the client's
 // configuration knows, without its address, which a model must not see.

@@ -38,6 +38,7 @@ type Running struct {
 	linked   *filelinks.Listener
 	shared   *shared
 	watched  *telemetry.Recorder
+	state    *telemetry.Now // nil: nobody watches
 	witness  Witness
 	entrance *entrance
 
@@ -153,7 +154,8 @@ func (r *Running) open(gcArgs []string) (err error) {
 		if r.witness != nil {
 			now.Audit, now.AuditRequired = r.witness.Err, r.witness.Required()
 		}
-		r.Web.watch(r.watched, telemetry.NewNow(now))
+		r.state = telemetry.NewNow(now)
+		r.Web.watch(r.watched, r.state)
 		if r.witness != nil {
 			around := r.Web.Options.Around
 			r.Web.Options.Around = func(next http.Handler) http.Handler { return r.witness.Requests(around(next)) }

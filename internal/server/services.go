@@ -101,7 +101,7 @@ func (t *Services) prepare(p *Program, box *Sandbox, config *sandbox.Config) {
 	t.mask.Learn(p.secretValues(config.Env, box.connections.Sources()))
 	config.Mask, config.Observer, config.Admit, config.WayOut = t.mask, t.observer, t.admit, t.out
 	if web := t.running.Web; web != nil {
-		config.Gone = web.isGone
+		config.Gone, config.Overload = web.isGone, func() []string { return t.running.state.Overload() }
 	}
 	t.out.put(box.egress)
 }

@@ -10,9 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -65,6 +68,21 @@ func TestPrincipalsShareNoValues(t *testing.T) {
 		t.Errorf("%v and %v, of %v", first.Mounts, second.Mounts, r.Program.Mounts)
 	}
 	should.Equal(t, first.sandboxConfig(nil, nil, r.Log).FreezeBytes, 1<<20)
+}
+
+// An overloaded server refuses new sessions of everybody, and doctor has the reason.
+func TestOverloadIsTold(t *testing.T) {
+	r := begun(t)
+	r.state = telemetry.NewNow(telemetry.NowOptions{StartWait: func() time.Duration { return time.Minute }, StateDir: t.TempDir(), Logger: r.Log})
+	alice := must.Get(r.NewServices(principal.Principal{Name: "alice"}, r.with(t, nil)))(t)
+	for _, services := range []*Services{r.own, alice} {
+		must.Code(t, should.ErrOf(services.manager.Run(sandbox.RunOptions{Code: "1", SessionID: "new", Language: sandbox.Python})), fault.ServerBusy)
+	}
+	go r.entrance.serve(r.Ending)
+	must.Soon(t, "doctor has the reason", func() bool {
+		checks := r.Program.loadChecks(t.Context())
+		return len(checks) == 1 && checks[0].Found == "overloaded: a container has waited 1m0s for its turn to be started"
+	})
 }
 
 // Nobody is told who is a principal here.

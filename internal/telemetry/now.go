@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
@@ -29,6 +30,8 @@ type Now struct {
 	mu     sync.Mutex
 	asked  time.Time
 	engine engineState
+
+	overloaded atomic.Bool // as the log has it
 }
 
 // NowOptions are the sources of Now.
@@ -193,14 +196,12 @@ type load struct {
 	Disk      room    `json:"state_disk"`
 }
 
-// state returns the server's load, and whether it can take new sessions, by its engine's answer.
-func (n *Now) state(engine engineState) load {
-	l := load{State: isReady}
+// Overload returns why this server has too much to do for new sessions; none: it can take them. A change goes to the log.
+func (n *Now) Overload() []string { return n.measure(&load{}) }
+
+// measure is Overload with its figures.
+func (n *Now) measure(l *load) []string {
 	l.Memory, l.Disk = n.machine()
-	for _, tenant := range n.o.Tenants() {
-		own := tenant.Manager.Load()
-		l.Sessions, l.Busy, l.Clients = l.Sessions+own.Sessions, l.Busy+own.Busy, l.Clients+own.Clients
-	}
 	reasons := []string{l.Memory.shortage("memory"), l.Disk.shortage("the disk of the state directory")}
 	if n.o.StartWait != nil {
 		wait := n.o.StartWait()
@@ -209,11 +210,29 @@ func (n *Now) state(engine engineState) load {
 			reasons = append(reasons, fmt.Sprintf("a container has waited %v for its turn to be started", wait.Round(time.Second)))
 		}
 	}
+	reasons = slices.DeleteFunc(reasons, func(reason string) bool { return reason == "" })
+	switch is := len(reasons) > 0; {
+	case n.overloaded.Swap(is) == is:
+	case is:
+		n.o.Logger.Warn("overloaded: new sessions are refused", "why", strings.Join(reasons, "; "))
+	default:
+		n.o.Logger.Info("no longer overloaded")
+	}
+	return reasons
+}
+
+// state returns the server's load, and whether it can take new sessions, by its engine's answer.
+func (n *Now) state(engine engineState) load {
+	l := load{State: isReady}
+	for _, tenant := range n.o.Tenants() {
+		own := tenant.Manager.Load()
+		l.Sessions, l.Busy, l.Clients = l.Sessions+own.Sessions, l.Busy+own.Busy, l.Clients+own.Clients
+	}
+	l.Reasons = n.measure(&l)
 	noAudit := n.o.AuditRequired && n.o.Audit != nil && n.o.Audit() != nil
 	if noAudit {
-		reasons = append(reasons, "the audit log cannot be written")
+		l.Reasons = append(l.Reasons, "the audit log cannot be written")
 	}
-	l.Reasons = slices.DeleteFunc(reasons, func(reason string) bool { return reason == "" })
 	switch {
 	case engine.err != nil || noAudit:
 		l.State = notReady
@@ -225,13 +244,14 @@ func (n *Now) state(engine engineState) load {
 	return l
 }
 
-// Ready answers 200 if the server can take new sessions, and 503 if not, with its state in a word. An operator who accepts JSON gets the
-// details; for an engine that does not answer the log gives the reason.
+// Ready answers 200 if the server can take new sessions, and 503 if not, with its state in a word. With ?exclude=overloaded an overloaded
+// server is ready too: for a balancer of this server alone, whose sessions have no other. An operator who accepts JSON gets the details; for
+// an engine that does not answer the log gives the reason.
 func (n *Now) Ready(isOperator func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		l, status := n.state(n.ask(r.Context())), http.StatusOK
-		if l.State != isReady {
+		if l.State != isReady && (l.State != overloaded || r.URL.Query().Get("exclude") != overloaded) {
 			status = http.StatusServiceUnavailable
 		}
 		if strings.Contains(r.Header.Get("Accept"), "application/json") && isOperator(r) {

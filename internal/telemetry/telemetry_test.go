@@ -230,6 +230,12 @@ func TestReady(t *testing.T) {
 					should.Hold(t, answer.Code == want && answer.Body.String() == told, "%d %q", answer.Code, answer.Body)
 				}
 			}
+			if test.told == overloaded {
+				want = http.StatusOK
+				should.Hold(t, len(now.Overload()) > 0 && strings.Count(log.String(), `msg="overloaded: new sessions are refused" why="`+now.Overload()[0]) == 1, "the log is\n%s", log.String())
+			}
+			alone := get(now.Ready(func(*http.Request) bool { return false }), http.MethodGet, ReadyPath+"?exclude=overloaded")
+			should.Hold(t, alone.Code == want && alone.Body.String() == test.told+"\n", "the only server is told %d %q", alone.Code, alone.Body)
 			should.Hold(t, test.engine.asked == 1 && strings.Count(log.String(), test.log) == 1,
 				"the engine was asked %d times, and the log is\n%s", test.engine.asked, log.String())
 		})

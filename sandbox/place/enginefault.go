@@ -50,7 +50,7 @@ func Fault(on engine.Engine, err error, language runs.Language, setting KernelCo
 			"%s runs on another machine, which does not have the folders of --mount.", on.Abilities().Name)
 	case errors.Is(err, engine.ErrNoPlaceForMounts):
 		f = fault.New(fault.EngineError,
-			"Use another session_id, or close this session. To save its files, ask the user to rename `mounts` in it with code under `code-sandbox-mcp run --session NAME` without --mount.",
+			"Use another session_id, or close this session. To save its files, ask the user to rename `mounts` in it with code under `"+fault.Program+" run --session NAME` without --mount.",
 			"This session does not start: its %s is not a folder, or has something else where the folders of --mount belong. Other sessions start.", engine.MountsDir)
 	default:
 		return NotDone(on, err, "start a %s container", language)
@@ -68,16 +68,16 @@ func NotDone(on engine.Engine, err error, what string, args ...any) *fault.Error
 		return f
 	case errors.Is(err, engine.ErrEngineUnavailable):
 		if !explained {
-			reason, fix = on.Abilities().Name+" cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
+			reason, fix = on.Abilities().Name+" cannot be reached.", "Run `"+fault.Program+" doctor` in a terminal; it says what is missing."
 		}
 		f = fault.New(fault.EngineUnavailable, fix, "%s", reason)
 	case explained:
 		f = fault.New(fault.EngineError, fix, "%s", reason)
 	case errors.Is(err, context.DeadlineExceeded):
-		f = fault.New(fault.EngineUnavailable, "Try again; if it stays so, run `code-sandbox-mcp doctor` in a terminal.",
+		f = fault.New(fault.EngineUnavailable, "Try again; if it stays so, run `"+fault.Program+" doctor` in a terminal.",
 			"%s did not %s in time.", on.Abilities().Name, what)
 	default:
-		f = fault.New(fault.EngineError, "Run `code-sandbox-mcp doctor` in a terminal; it tries a container and says what is wrong.",
+		f = fault.New(fault.EngineError, "Run `"+fault.Program+" doctor` in a terminal; it tries a container and says what is wrong.",
 			"%s could not %s.", on.Abilities().Name, what)
 	}
 	return f.Because(err)

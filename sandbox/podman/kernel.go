@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -12,7 +13,7 @@ import (
 func Kernel(language sandbox.Language, image string) sandbox.KernelConfig {
 	kernel := sandbox.KernelConfig{
 		Image: cmp.Or(image, containers.ImageRef(string(language))), Interpreter: language.Info().Interpreter,
-		Join: containers.Join(), Install: containers.Install(string(language)), Setup: "code-sandbox-mcp setup",
+		Join: containers.Join(), Install: containers.Install(string(language)), Setup: fault.Program + " setup",
 	}
 	if language == sandbox.Python {
 		kernel.Document, kernel.Picture = containers.Document(), containers.Picture()

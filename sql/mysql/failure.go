@@ -101,7 +101,7 @@ func (s *settings) said(err error, statement string, atLogin bool) (told *fault.
 		message = "The statement has an error in its syntax near '" + text.Shorten(parts[1], 80) + "'"
 	}
 	if atLogin {
-		message, hint, shown = "MySQL refused the connection", cmp.Or(connectHints[said.Number], reader.OfConnecting), ""
+		message, hint, shown = "MySQL refused the connection", cmp.Or(connectHints[said.Number], reader.OfConnecting()), ""
 	}
 	message = text.Shorten(reader.Scrub(account.ReplaceAllString(message, "the login "), reader.Forms(s.config.Passwd)), reader.MaxMessage)
 	place := fmt.Sprintf("error %d, SQLSTATE %s", said.Number, state)

@@ -88,7 +88,7 @@ func (d *dialect) said(err error, statement string, atLogin bool) (told *fault.E
 	message := text.Shorten(scrub(first.Message), reader.MaxMessage)
 	hint := cmp.Or(hintsByNumber[first.Number], connectHints[first.Number], "Mend the statement, or look up tables and columns with describe_sql.")
 	if atLogin || ofLogin(first.Number) {
-		message, hint = "SQL Server refused the connection", cmp.Or(connectHints[first.Number], reader.OfConnecting)
+		message, hint = "SQL Server refused the connection", cmp.Or(connectHints[first.Number], reader.OfConnecting())
 		statement, first.ProcName = "", ""
 	}
 	place := fmt.Sprintf("error %d, state %d", first.Number, first.State)

@@ -176,9 +176,9 @@ func (s *server) ping(conn *connection) {
 func faultOf(err error, a asked) *fault.Error {
 	var f *failure
 	if errors.As(err, &f) {
-		hint := "The next call starts it again; the server's log and `code-sandbox-mcp doctor` tell more."
+		hint := "The next call starts it again; the server's log and `" + fault.Program + " doctor` tell more."
 		if f.wait > 0 {
-			hint = fmt.Sprintf("It is tried again in %v at the earliest; the server's log and `code-sandbox-mcp doctor` tell more.", f.wait.Round(time.Second)+time.Second)
+			hint = fmt.Sprintf("It is tried again in %v at the earliest; the server's log and `"+fault.Program+" doctor` tell more.", f.wait.Round(time.Second)+time.Second)
 		}
 		return fault.New(fault.ToolServerFailed, hint, "The MCP server %s cannot be used: %v.", a.Server, f.reason)
 	}

@@ -30,9 +30,10 @@ const SeeFirewall = "See whether the server runs, and whether a firewall is in b
 // MaxMessage is how many letters of the server's own words are told.
 const MaxMessage = 2000
 
-// OfConnecting is the hint for a connection error without a hint of its own.
-const OfConnecting = "See whether the server runs (it may be starting), and mend the server, the database or the login in the " +
-	"connection string; `code-sandbox-mcp doctor` tries it."
+// OfConnecting returns the hint for a connection error without a hint of its own.
+func OfConnecting() string {
+	return "See whether the server runs (it may be starting), and mend the server, the database or the login in the connection string; `" + fault.Program + " doctor` tries it."
+}
 
 // LoginError is an error from before the connection; no statement caused it.
 type LoginError struct{ Err error }
@@ -96,7 +97,7 @@ func (d *Database) unreachable(err error) error {
 		what, hint = "The database is not in reach.", "See whether the server runs, and mend host and port in the connection string."
 	case isOfLogin(err):
 		what = cmp.Or(d.dialect.CutOff, "The database ended the connection before the login.")
-		hint = cmp.Or(d.dialect.CutOffHint, OfConnecting)
+		hint = cmp.Or(d.dialect.CutOffHint, OfConnecting())
 	default:
 		what, hint = "The connection to the database broke.", "Send the statement again."
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // maxLength bounds a hint, in characters.
@@ -116,6 +117,17 @@ type stumble struct {
 	// quotes: the words come from the error of the code itself. Printed text may be anybody's, so no name is taken from it.
 	quotes bool
 	text   string // all the words that are looked at
+}
+
+// Full explains that a place is full, to code whose error has these words. tmp is the limit of /tmp; empty: not known, then so is the hint.
+func Full(words, tmp string) string {
+	switch {
+	case tmp == "":
+		return ""
+	case strings.Contains(words, "/tmp/"):
+		return "/tmp is full, which holds " + tmp + ": " + engine.WorkDir + " holds more, and keeps it."
+	}
+	return "The disk under " + engine.WorkDir + " is full, or /tmp, which holds " + tmp + " (`df -h /tmp " + engine.WorkDir + "` tells): remove files, or write less."
 }
 
 // name returns the name found by a rule, if it may be quoted, else other.

@@ -120,12 +120,7 @@ var rules = append(changes, []rule{
 	{re(`Failed to resolve '|EAI_AGAIN|ENOTFOUND|Could not resolve host|gaierror|name resolution|Name or service not known|Network is unreachable|ENETUNREACH|\[Errno 101\]|` +
 		`ConnectError: All connection attempts failed|curl: \([567]\)|\bfetch failed\b`), false, stumble.unreached},
 	// Files.
-	{re(`No space left on device|ENOSPC`), false, func(s stumble, _ []string) string {
-		if s.TmpLimit == "" {
-			return ""
-		}
-		return "A place is full: /tmp holds " + s.TmpLimit + "; " + engine.WorkDir + " holds more, and keeps it, unless the disk under it is full (`df -h` tells)."
-	}},
+	{re(`No space left on device|ENOSPC`), false, func(s stumble, _ []string) string { return Full(s.text, s.TmpLimit) }},
 	{re(`(?m)\[Errno 30\][^\n]*?(?:: '(/[\w./-]{0,60})')?$|EROFS: read-only file system(?:, \w+ '(/[\w./-]{0,60})')?|Read-only file system`), false, stumble.readOnly},
 	{re(`(?:\[Errno 13\] Permission denied: |EACCES: permission denied, (\w+) )'(/[\w./-]{0,60})'`), true, func(s stumble, found []string) string {
 		if found[1] == "" && !writes().MatchString(s.text) || found[1] == "open" && !writes().MatchString(s.text) || found[1] == "scandir" {

@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 )
 
 type artifactFields struct {
@@ -323,7 +324,7 @@ func (r *Renderer) fullHint(res *sandbox.Result) string {
 	case strings.Contains(head, "[Errno 27]"), strings.Contains(head, "EFBIG"):
 		return fmt.Sprintf("quota_exceeded: a single file may have %s here, holes included.", humanize.IBytes(uint64(c.Limits.FileBytes)))
 	case strings.Contains(head, "[Errno 28]"), strings.Contains(head, "ENOSPC"):
-		return fmt.Sprintf("quota_exceeded: the place is full. /tmp holds %s; %s holds more, and keeps it, unless the disk under it is full (`df -h /tmp %[2]s` tells).", humanize.IBytes(uint64(c.Limits.TmpBytes)), engine.WorkDir)
+		return "quota_exceeded: " + hint.Full(head+res.Error.Traceback, humanize.IBytes(uint64(c.Limits.TmpBytes)))
 	}
 	return ""
 }
