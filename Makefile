@@ -145,6 +145,14 @@ test-clients: deps-test build $(UV)/bin/uv
 	$(BIN) setup
 	PATH="$(CURDIR)/$(UV)/bin:$$PATH" python3 internal/test/clients/python/trial.py $(BIN) $(CLIENTS)
 
+# Workers of hosted agents with scripted control planes: their keys are looked for in twelve places, and then planted there.
+.PHONY: test-workers
+test-workers: deps-test build
+	$(BIN) setup
+	python3 -m venv bin/workers && bin/workers/bin/pip install --quiet aiohttp==3.14.5 anthropic==2.14.0
+	for worker in codex claude; do for plant in "" --plant; do \
+	  bin/workers/bin/python internal/test/worker/trial.py $(BIN) $$worker $$plant || exit 1; done; done
+
 bench: deps-test build
 	$(BIN) setup
 	go run ./internal/test/bench --server $(BIN)

@@ -37,8 +37,9 @@ code's arguments, and it reads what is piped into this command.
 The session ends with the run, unless --session names one, which keeps variables
 and files for the next time, and which the server's tools can use too. Files
 that the code makes are saved to the folder --out, replacing what is there, and
-nothing is written elsewhere. Ctrl-C interrupts the code, saves what it has made
-and ends; a second one ends at once.
+nothing is written elsewhere. --forward lets this machine connect to a port that
+the code listens on, until the code ends. Ctrl-C interrupts the code, saves what
+it has made and ends; a second one ends at once.
 
 Output is what a terminal would show of it, and exactly what was written where
 it is longer than --output-limit. Exit status: the code's own, 124 timed out,
@@ -47,7 +48,8 @@ could not be saved.`,
 		Example: `  code-sandbox-mcp run script.py data.csv --out results
   sort data.csv | code-sandbox-mcp run script.py -- --top 10
   echo 'console.log(6 * 7)' | code-sandbox-mcp run - --language js
-  code-sandbox-mcp run -c "x += 1; print(x)" --session work`,
+  code-sandbox-mcp run -c "x += 1; print(x)" --session work
+  code-sandbox-mcp run --language bash -c "python -m http.server" --forward 8000`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 				args, request.Given = args[:dash], args[dash:]
@@ -71,6 +73,7 @@ could not be saved.`,
 	flags.StringVar(&request.Out, "out", "", "`folder` that files are saved to (default: they are only listed)")
 	flags.StringVar(&request.Language, "language", "", "`language` of the code (default: by the file's ending)")
 	flags.StringVar(&session, "session", "", "`name` of a session that lasts (default: one that ends with the run)")
+	flags.StringSliceVar(&request.Forwards, "forward", nil, "`port`, or LOCAL:PORT, of the session that 127.0.0.1 leads to while the code runs (several)")
 	flags.StringVarP(&code, "code", "c", "", "the `code`")
 	return cmd
 }

@@ -28,6 +28,7 @@ type Request struct {
 	Out        string    // the folder that files are saved to; empty: none
 	Stdin      io.Reader // of the code
 	Data       io.Reader // the code's own stdin; nil: none
+	Forwards   []string  // PORT or LOCAL:PORT each
 	CodeBytes  int64     // the longest code
 	InputBytes int64     // the largest input file
 	// Kernels are the languages that are on.
@@ -44,6 +45,7 @@ type Job struct {
 	data     io.Reader     // its stdin; nil: none
 	inputs   []string      // paths; their last names all differ
 	dirs     *hostdir.Dirs // Out alone
+	forwards []forward
 }
 
 // fromStdin, as the name of a file, means stdin.
@@ -61,6 +63,13 @@ func Read(q Request) (*Job, error) {
 	}
 	if err := checkInputs(job.inputs, q.InputBytes); err != nil {
 		return nil, err
+	}
+	for _, given := range q.Forwards {
+		f, err := readForward(given)
+		if err != nil {
+			return nil, err
+		}
+		job.forwards = append(job.forwards, f)
 	}
 	return job, job.makeOut()
 }

@@ -48,6 +48,11 @@ type Runner struct {
 // Run does the job and returns the exit code. When ctx ends, it interrupts the run and saves its files.
 func (r *Runner) Run(ctx context.Context) int {
 	r.stdout, r.stderr = harmless(r.Stdout), harmless(r.Stderr)
+	stop, err := r.listen(ctx)
+	if err != nil {
+		return r.notRun(ctx, err)
+	}
+	defer stop()
 	if err := r.upload(ctx); err != nil {
 		return r.notRun(ctx, err)
 	}

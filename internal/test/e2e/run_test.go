@@ -4,7 +4,10 @@ package e2e
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,4 +156,58 @@ func TestCodeSendsNothingToTheTerminal(t *testing.T) {
 	<-shown.Done
 	text := shown.String()
 	should.Hold(t, strings.Contains(text, "harmless") && !strings.Contains(text, "\x1b[31m"), "it shows %q", text)
+}
+
+// echoPython answers its first connection when that has sent all, and ends behind it.
+const echoPython = `import socket
+listener = socket.create_server(("127.0.0.1", 8000))
+print("listening", flush=True)
+conn, _ = listener.accept()
+text = b""
+while data := conn.recv(65536):
+    text += data
+conn.sendall(text.upper())
+conn.close()
+`
+
+func TestAPortLeadsIntoTheSession(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t, map[string]string{"echo.py": echoPython})
+	cmd := r.command([]string{"echo.py", "--forward", "0:8000,0:9"})
+	stdout, err := cmd.StdoutPipe()
+	must.OK(t, err)
+	stderr, err := cmd.StderrPipe()
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	said := bufio.NewReader(stderr)
+	connect := make(map[string]func() net.Conn)
+	for _, inside := range []string{"8000", "9"} {
+		var address, port string
+		line := must.Get(said.ReadString('\n'))(t)
+		_, err := fmt.Sscanf(line, "code-sandbox-mcp: %s leads to port %s of the session", &address, &port)
+		must.Hold(t, err == nil && port == inside && strings.HasPrefix(address, "127.0.0.1:"), "it says %q", line)
+		connect[inside] = func() net.Conn { return must.Get(net.Dial("tcp", address))(t) }
+	}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	must.Hold(t, line == "listening\n", "it prints %q, %v", line, err)
+
+	closed := connect["9"]()
+	_, err = closed.Read(make([]byte, 1))
+	should.Hold(t, errors.Is(err, io.EOF), "a port that nothing listens on: %v", err)
+	line = must.Get(said.ReadString('\n'))(t)
+	should.Equal(t, line, "code-sandbox-mcp: a connection to port 9 was closed: ConnectionRefusedError: [Errno 111] Connection refused\n")
+
+	open := connect["8000"]()
+	text := strings.Repeat("every byte of it ", 100_000)
+	go func() {
+		_, _ = io.WriteString(open, text)
+		_ = open.(*net.TCPConn).CloseWrite()
+	}()
+	got, err := io.ReadAll(open)
+	should.Hold(t, err == nil && string(got) == strings.ToUpper(text), "%d bytes came back, %v", len(got), err)
+	rest, _ := io.ReadAll(said)
+	must.OK(t, cmd.Wait(), string(rest))
+	_, err = net.Dial("tcp", open.RemoteAddr().String())
+	should.Hold(t, errors.Is(err, syscall.ECONNREFUSED), "behind the end: %v", err)
 }
