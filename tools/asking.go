@@ -17,6 +17,7 @@ import (
 
 const (
 	questionKey = "question" // of the one input that a result asks for
+	rootsKey    = "roots"    // of the client's roots, which a result may ask for instead
 	decisionKey = "decision" // of the one field of a form
 	// maxQuestions is how many one call puts; mcp-go asks no client of an older version more often. Those beyond wait on the page.
 	maxQuestions = 9
@@ -29,7 +30,7 @@ var decisions = map[ask.Answer]string{
 
 // questionError ends a call that must ask its client. The call resumes when it comes again with the answer.
 type questionError struct {
-	open *ask.Open
+	open *ask.Open // nil: the client's roots are asked for
 	run  *sandbox.Run
 	put  int // questions of the call so far
 }
@@ -38,6 +39,9 @@ func (q *questionError) Error() string { return "a person is asked" }
 
 // result asks the client. Its state names the call to resume. A client can forge it, and can then name any run that wait_for_run can name.
 func (q *questionError) result() *mcp.CallToolResult {
+	if q.open == nil {
+		return server.NewInputRequestBuilder(strings.Join([]string{q.run.ID, rootsKey, strconv.Itoa(q.put)}, "/")).Roots(rootsKey).ToolResult()
+	}
 	state := strings.Join([]string{q.run.ID, q.open.ID, strconv.Itoa(q.put)}, "/")
 	return server.NewInputRequestBuilder(state).Elicit(questionKey, form(q.open)).ToolResult()
 }

@@ -29,6 +29,9 @@ func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration,
 	if err != nil {
 		return nil, err
 	}
+	if d.lacksRoots(ctx, res) {
+		return nil, &questionError{run: run, put: roundOf(ctx) + 1}
+	}
 	patienceOf(ctx).answers(ctx, run, res.Status, own)
 	r := d.renderer()
 	if res.Status == sandbox.Running {
@@ -137,7 +140,9 @@ func (d *Deps) resume(ctx context.Context, request mcp.CallToolRequest, own bool
 	if err != nil {
 		return nil, err
 	}
-	if d.Asks != nil {
+	if parts[1] == rootsKey {
+		ctx = rpc.WithRoots(ctx, server.RootsResponse(request.Params.InputResponses, rootsKey))
+	} else if d.Asks != nil {
 		answerQuestion(d.Asks, parts[1], server.ElicitationResponse(request.Params.InputResponses, questionKey))
 	}
 	return d.answer(context.WithValue(ctx, roundKey{}, round), run, d.wait(ctx), own)

@@ -19,7 +19,7 @@ type closedSession struct {
 func closeSession(m *sandbox.Manager) tool {
 	definition := mcp.NewTool("close_session",
 		mcp.WithToolTitle("Close a session"),
-		mcp.WithDescription("End a code sandbox session: stop its code, delete its variables and files."),
+		mcp.WithDescription("End a code sandbox session: stop its code, delete variables and files."),
 		sessionParam(),
 		mcp.WithBoolean("keep_files", mcp.Description("Keep the files for this id's next session.")),
 		hints(false),

@@ -110,15 +110,12 @@ const (
 
 func (d *Deps) renderer() *render.Renderer {
 	can := d.Can
-	if d.Local {
-		can.HostPath = d.hostPath
-	}
 	can.FetchURLs, can.Tool, can.Denied = d.Fetch != nil, d.exists, d.denied
 	can.Beside = func(of, other sandbox.Language) bool {
 		kernels := d.Manager.Config().Kernels
 		return kernels[other].Image != "" && kernels[of].Image == kernels[other].Image
 	}
-	return &render.Renderer{Manager: d.Manager, Secrets: d.Secrets, Can: can, Images: d.Images, StructuredContent: d.StructuredContent, Logger: d.Logger, Link: d.Links.Download}
+	return &render.Renderer{Manager: d.Manager, Secrets: d.Secrets, Can: can, HostPath: d.hostPath, Images: d.Images, StructuredContent: d.StructuredContent, Logger: d.Logger, Link: d.Links.Download}
 }
 
 // denied returns the host with its port, and the rule, of a run's last request that the proxy refused.

@@ -43,8 +43,8 @@ type describedConnection struct {
 
 func (d *Deps) describeSQL() tool {
 	definition := mcp.NewTool("describe_sql",
-		mcp.WithToolTitle("Describe a database"),
-		mcp.WithDescription(fmt.Sprintf("What a database has: its connections and schemas; with schema or glob its tables and views (at most %d), few with their columns; "+
+		mcp.WithToolTitle("List database tables"),
+		mcp.WithDescription(fmt.Sprintf("List a database's tables and columns: its connections and schemas; with schema or glob its tables and views (at most %d), few with their columns; "+
 			"with table one table's columns, keys and indexes.", describedTables)),
 		connectionParam(d.Databases),
 		mcp.WithString("schema", mcp.Description("Only this schema.")),

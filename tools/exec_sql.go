@@ -67,7 +67,7 @@ func (f sqlFields) Meta() any {
 func (d *Deps) execSQL() tool {
 	definition := mcp.NewTool("exec_sql",
 		mcp.WithToolTitle("Query a database"),
-		mcp.WithDescription(fmt.Sprintf("Run one reading SQL statement (%s); nothing can be written. Up to %d rows come back; "+
+		mcp.WithDescription(fmt.Sprintf("Query a database with one reading SQL statement (%s), such as select; nothing can be written. Up to %d rows come back; "+
 			"a larger result becomes a CSV file below %s/%s of the session, with a preview and the Python that loads it. Use describe_sql first to see tables and columns.",
 			d.Databases.dialects(), d.Databases.InlineRows, engine.WorkDir, content.InputDir)),
 		mcp.WithString("query", mcp.Required(), mcp.Description("One SELECT, WITH, VALUES, SHOW or EXPLAIN (also ANALYZE). Put values into params, not into the text.")),

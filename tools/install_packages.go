@@ -50,7 +50,7 @@ func (d *Deps) installer() Installer { return Installer{d.Manager, d.Packages, d
 func (d *Deps) installPackages() tool {
 	definition := mcp.NewTool("install_packages",
 		mcp.WithToolTitle("Install packages"),
-		mcp.WithDescription(sentences("Install packages from PyPI (Python) or npm (JavaScript) into the session; kernels import them at once.", d.Packages.Summary)),
+		mcp.WithDescription(sentences("Install packages from PyPI (Python) or npm (JavaScript) into the session.", d.Packages.Summary)),
 		mcp.WithString("language", mcp.Required(), mcp.Enum(d.installer().languages()...)),
 		mcp.WithArray("packages", mcp.Required(), mcp.WithStringItems(),
 			mcp.Description("Such as polars>=1.0 or lodash@4, or files below /mnt/data.")),

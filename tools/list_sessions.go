@@ -61,7 +61,7 @@ func (d *Deps) listSessions() tool {
 		output: mcp.WithOutputSchema[sessionList](),
 		definition: mcp.NewTool("list_sessions",
 			mcp.WithToolTitle("List sessions"),
-			mcp.WithDescription("List the code sandbox's sessions: state, age, idle time, size, whether open here."),
+			mcp.WithDescription("List the code sandbox's sessions: state, age, idle time, size, if open here."),
 			hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {

@@ -64,7 +64,7 @@ func (f readFields) Meta() any {
 func (d *Deps) readArtifact() tool {
 	options := []mcp.ToolOption{
 		mcp.WithToolTitle("Read a file"),
-		mcp.WithDescription("Return a file of the code sandbox: text (of documents too, in parts), first rows of data, images, audio; others attached when small."),
+		mcp.WithDescription("Read a file of the code sandbox, view an image: text (of PDF, documents too, in parts), first rows of data, audio; others if small."),
 		mcp.WithString("path", mcp.Required(), mcp.Description("Such as a.csv, or a.csv@run_id: before that run.")),
 		mcp.WithNumber("offset"),
 		mcp.WithNumber("limit"),

@@ -62,6 +62,11 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 			mcp.WithMIMEType(typeMarkdown)),
 		r.handler(typeMarkdown, func(context.Context, string) (string, error) { return usage + toolUsage(d.ToolServers), nil }))
 	s.AddResource(
+		mcp.NewResource(skillURI, skillName,
+			mcp.WithResourceDescription("The skill for this server."),
+			mcp.WithMIMEType(typeMarkdown)),
+		r.handler(typeMarkdown, func(context.Context, string) (string, error) { return d.skill(), nil }))
+	s.AddResource(
 		mcp.NewResource(sessionsURI, "Sessions",
 			mcp.WithResourceDescription("The sessions on this machine and their state."),
 			mcp.WithMIMEType(typeJSON)),

@@ -38,8 +38,8 @@ type restoredSession struct {
 // restoreSession returns the tool restore_session.
 func (d *Deps) restoreSession() tool {
 	definition := mcp.NewTool("restore_session",
-		mcp.WithDescription("Undo the last change, the last steps, or from run_id on."),
-		mcp.WithToolTitle("Undo"),
+		mcp.WithDescription("Undo files and variables (rewind, revert, roll back): the last change, steps, or from run_id on."),
+		mcp.WithToolTitle("Undo files"),
 		mcp.WithString("run_id"), mcp.WithNumber("steps"),
 		mcp.WithBoolean("files", mcp.Description("Default true.")), mcp.WithBoolean("variables", mcp.Description("Default true.")),
 		sessionParam(),

@@ -24,20 +24,20 @@ import (
 var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 	sandbox.Python: func(d *Deps) (string, string) {
 		return sentences(
-			"Run Python in a persistent, isolated session; return output, value, figures, new files.",
+			"Run Python, isolated: analyze CSV data, plot or draw a chart; return output, value, figures, new files.",
 			"Variables, imports, files in /mnt/data stay.",
 			d.ofImage(sandbox.Python, "IPython works (magics, !cmd, await).",
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 			describeNetwork(d.Network),
 			describeMounts(d.Manager.Config().Mounts),
-			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scikit-learn and more"),
+			d.packagesOf(sandbox.Python, "numpy, pandas, scikit-learn and more"),
 			describeToolServers(d.ToolServers, "from sandbox import tools"),
 		), "A cell."
 	},
 	sandbox.JavaScript: func(d *Deps) (string, string) {
 		return sentences(
 			"Run "+d.ofImage(sandbox.JavaScript, "JavaScript or TypeScript", "JavaScript, and TypeScript where the image can,")+
-				" (Node.js) in a persistent, isolated session; return output, value, new files.",
+				" (Node.js), isolated; return output, value, new files.",
 			"Variables and files in /mnt/data stay.",
 			"Top-level await and import work.", describeNetwork(d.Network),
 			describeMounts(d.Manager.Config().Mounts),
@@ -47,7 +47,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 	},
 	sandbox.Bash: func(d *Deps) (string, string) {
 		return sentences(
-			"Run bash in a persistent, isolated session; return output, exit code, new files.",
+			"Run shell commands (bash), isolated; return output, exit code, new files.",
 			"Directory, variables, functions, jobs, files in /mnt/data stay.", describeNetwork(d.Network),
 			describeMounts(d.Manager.Config().Mounts),
 		), "A script."
@@ -130,7 +130,7 @@ func (d *Deps) runCode(language kernel.LanguageInfo) tool {
 	fresh := mcp.WithBoolean("fresh", nullable, mcp.Description("New interpreter, same files."))
 	switch language.Language {
 	case sandbox.Python:
-		asCopy = mcp.WithBoolean("copy", nullable, mcp.Description("In a copy of the variables."))
+		asCopy = mcp.WithBoolean("copy", nullable, mcp.Description("In a copy (branch) of the variables."))
 	case sandbox.Bash:
 		limits, fresh = none, none // they are taken, and rarely wanted
 	}

@@ -287,9 +287,12 @@ type taskParams struct {
 	InputResponses mcp.InputResponses `json:"inputResponses"`
 }
 
-// Methods returns the methods of the extension, which need Register first.
+// Methods returns the methods of the extensions, which need Register first.
 func (d *Deps) Methods() rpc.Methods {
-	return rpc.Methods{"tasks/get": d.onTask(d.getTask), "tasks/update": d.onTask(d.updateTask), "tasks/cancel": d.onTask(d.cancelTask)}
+	return rpc.Methods{
+		"tasks/get": d.onTask(d.getTask), "tasks/update": d.onTask(d.updateTask), "tasks/cancel": d.onTask(d.cancelTask),
+		"skills/list": d.tellSkill(false), "skills/get": d.tellSkill(true),
+	}
 }
 
 // onTask returns a method of the task that its params name: of k, or where that is nil of a run.

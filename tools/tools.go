@@ -7,9 +7,11 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -79,6 +81,7 @@ func (d *Deps) list() []tool {
 func Register(s *server.MCPServer, d *Deps) {
 	d.tasks = &tasks{after: taskAfter, life: d.Manager.Config().MaxRunTimeout + taskLife}
 	declareTasks(s)
+	declareSkill(s)
 	for _, t := range d.list() {
 		if d.StructuredContent {
 			t.output(&t.definition)
@@ -136,6 +139,12 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		}
 		if err != nil {
 			f := *fault.From(err) // a copy: some are shared
+			for _, name := range []string{"path", "host_path"} {
+				asked, is := p.given[name].(string)
+				if is && slices.Contains([]fault.Code{fault.InvalidPath, fault.NotFound, fault.InvalidArgument}, f.Code) && (name == "path" || !d.HostDirs.Holds(asked)) {
+					f.Hint = cmp.Or(d.hostPath(ctx, asked), f.Hint)
+				}
+			}
 			f.Hint = sentences(f.Hint, p.ignored(), clientheader.Of(ctx).Notes(t.uses...))
 			code = string(f.Code)
 			if p.once && f.Code == fault.SessionNotFound {

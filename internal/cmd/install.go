@@ -3,6 +3,8 @@
 package cmd
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,6 +23,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
@@ -59,7 +63,8 @@ func installCommand(p Program) *cobra.Command {
 Nothing else in their files changes. What a file was is kept beside it, and
 uninstall brings it back. Then the server is started once, as a client does.
 
-Flags of the server, given here or after --, go into the entry.
+Flags of the server, given here or after --, go into the entry. In a terminal it
+asks for a folder of yours, unless --mount or --allow-host-dir names one.
 Without a client it lists which are found here. The clients are
 
 ` + clientList() + `
@@ -80,7 +85,12 @@ use.`,
 			if flags := server.Flags(p.features()); flags.Parse(serverArgs) == nil && flags.NArg() == 0 { // else options reports the mistake
 				serverArgs = changedFlags(flags, withCredentials)
 			}
-			options, err := f.options(slices.Concat(changedFlags(cmd.InheritedFlags(), withCredentials), serverArgs))
+			serverArgs = slices.Concat(changedFlags(cmd.InheritedFlags(), withCredentials), serverArgs)
+			changes := (len(f.clients) > 0 || f.all) && !f.print && !f.dryRun
+			if changes && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())) && !slices.ContainsFunc(serverArgs, isFolder) {
+				serverArgs = append(serverArgs, f.askFolder(os.Stdin, os.Stderr, serverArgs)...)
+			}
+			options, err := f.options(serverArgs)
 			if err != nil {
 				return Usage(err)
 			}
@@ -104,6 +114,48 @@ use.`,
 	cmd.Flags().BoolVar(&f.force, "force", false, "write for a client that is not found here too")
 	cmd.Flags().BoolVar(&f.start, "start", true, "start the server once afterwards, as a client does")
 	return cmd
+}
+
+// isFolder reports whether a flag of the server gives code or the model a folder of this machine.
+func isFolder(arg string) bool {
+	return strings.HasPrefix(arg, "--mount=") || strings.HasPrefix(arg, "--allow-host-dir=")
+}
+
+// notInName matches what the name of a mounted folder cannot have.
+var notInName = regexp.MustCompile(`^[^A-Za-z0-9]+|[^A-Za-z0-9._-]+`)
+
+// askFolder asks for a folder until one can be used, and returns the flag for it; nothing if none is given.
+func (f *installFlags) askFolder(in io.Reader, out io.Writer, serverArgs []string) []string {
+	flag, who := "--mount=", "code may read"
+	if runtime.GOOS != "linux" || slices.ContainsFunc(serverArgs, func(arg string) bool { return strings.HasPrefix(arg, "--engine") }) {
+		flag, who = "--allow-host-dir=", "the model may copy files from and to"
+	}
+	lines := bufio.NewScanner(in)
+	for {
+		fmt.Fprintf(out, "A folder of yours that %s (Enter: none): ", who)
+		if !lines.Scan() || strings.TrimSpace(lines.Text()) == "" {
+			return nil
+		}
+		folder := strings.TrimSpace(lines.Text())
+		if rest, inHome := strings.CutPrefix(folder, "~"); inHome {
+			folder = setting.HomeDir() + rest
+		}
+		folder, err := filepath.Abs(folder)
+		if err == nil {
+			_, err = os.ReadDir(folder)
+		}
+		arg := flag + folder
+		if flag == "--mount=" {
+			arg += ":" + cmp.Or(notInName.ReplaceAllString(filepath.Base(folder), ""), "mine")
+		}
+		if err == nil {
+			err = server.Check(f.program.features(), append(slices.Clone(serverArgs), arg), nil)
+		}
+		if err == nil {
+			return []string{arg}
+		}
+		fmt.Fprintf(out, "That cannot be: %v.\n", err)
+	}
 }
 
 func uninstallCommand() *cobra.Command {

@@ -12,6 +12,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/spf13/cobra"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
@@ -37,12 +39,21 @@ func (o owner) dir(s *server.Program) (string, error) {
 	return state.TenantDir(s.SessionDir(), o.key()), nil
 }
 
-// withManager runs a shell command's work with a manager of its own, which releases all sessions at the end.
-func withManager(ctx context.Context, s *server.Program, whose *owner, work func(context.Context, *sandbox.Manager) error) error {
-	if _, err := whose.dir(s); err != nil {
+// withManager runs a shell command's work with a manager of a tenant's sessions, which releases all of them at the end.
+func withManager(ctx context.Context, s *server.Program, tenant string, work func(context.Context, *sandbox.Manager) error) error {
+	return WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+		pool := sandbox.NewPool(s.VisitConfig(on, log))
+		defer pool.Close(context.WithoutCancel(ctx))
+		own := pool.Config()
+		manager := pool.NewManager(own.Of(tenant))
+		err := work(ctx, manager)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveManagerTime)
+		defer cancel()
+		if !manager.Close(ending) {
+			log.Warn("not all was let go of in time")
+		}
 		return Report(err)
-	}
-	return withPool(ctx, s, func(ctx context.Context, pool *sandbox.Pool) error { return withTenant(ctx, pool, whose.key(), work) })
+	})
 }
 
 // visit is a command's way to sessions: through the server that has one open, or by a manager of its own.
@@ -55,7 +66,10 @@ type visit struct {
 
 // withSessions runs a shell command's work on sessions. Another server gets one that it wants when no request is on its way.
 func withSessions(ctx context.Context, s *server.Program, whose *owner, work func(context.Context, *visit) error) error {
-	return withManager(ctx, s, whose, func(ctx context.Context, manager *sandbox.Manager) error {
+	if _, err := whose.dir(s); err != nil {
+		return Report(err)
+	}
+	return withManager(ctx, s, whose.key(), func(ctx context.Context, manager *sandbox.Manager) error {
 		ctx, end := context.WithCancel(ctx)
 		defer end()
 		manager.Drain(true)
@@ -80,6 +94,13 @@ func withSessions(ctx context.Context, s *server.Program, whose *owner, work fun
 		}
 		return err
 	})
+}
+
+// onSessions returns what a command does that works on sessions.
+func onSessions(s *server.Program, whose *owner, work func(context.Context, *visit, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		return withSessions(cmd.Context(), s, whose, func(ctx context.Context, v *visit) error { return work(ctx, v, args) })
+	}
 }
 
 // find describes a session.
@@ -121,6 +142,16 @@ func (v *visit) ask(ctx context.Context, method, id, path string, query url.Valu
 	return nil, readFault(json.NewDecoder(answer.Body).Decode)
 }
 
+// read reads the JSON of an answer; nil: nothing of it.
+func (v *visit) read(ctx context.Context, method, id, path string, query url.Values, into any) error {
+	answer, err := v.ask(ctx, method, id, path, query, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return json.NewDecoder(answer.Body).Decode(into)
+}
+
 // readFault returns the fault that a text describes; nil: none.
 func readFault(decode func(any) error) error {
 	var f struct {
@@ -134,28 +165,6 @@ func readFault(decode func(any) error) error {
 		return nil
 	}
 	return fault.New(f.Code, f.Hint, "%s", f.Message)
-}
-
-// withPool runs a shell command's work with the pool of its managers.
-func withPool(ctx context.Context, s *server.Program, work func(context.Context, *sandbox.Pool) error) error {
-	return WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
-		pool := sandbox.NewPool(s.VisitConfig(on, log))
-		defer pool.Close(context.WithoutCancel(ctx))
-		return Report(work(ctx, pool))
-	})
-}
-
-// withTenant is withManager for a tenant of a server.
-func withTenant(ctx context.Context, pool *sandbox.Pool, tenant string, work func(context.Context, *sandbox.Manager) error) error {
-	own := pool.Config()
-	manager := pool.NewManager(own.Of(tenant))
-	err := work(ctx, manager)
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveManagerTime)
-	defer cancel()
-	if !manager.Close(ending) {
-		own.Logger.Warn("not all was let go of in time")
-	}
-	return err
 }
 
 // nameOf returns the owner of a tenant's sessions; empty: the user.

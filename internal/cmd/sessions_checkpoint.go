@@ -1,8 +1,9 @@
-// The commands sessions export and sessions import.
+// The commands sessions export, notebook and import.
 
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,40 +57,59 @@ wait for a server write anew for it.
 Such kernels go on with their variables, and code that runs goes on.`,
 	}
 	maxBytes := maxBytesFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withSessions(cmd.Context(), settings, whose, func(ctx context.Context, v *visit) error {
-			var told server.Exported
-			err := writeWhole(args[1], force, func(to io.Writer) (err error) {
-				told, err = v.export(ctx, args[0], to, *maxBytes)
-				return err
-			})
-			if err == nil {
-				fmt.Printf("exported %s to %s: %s\n", args[0], args[1], counted(told.Summary))
-				warnOf(told)
+	cmd.RunE = onSessions(settings, whose, func(ctx context.Context, v *visit, args []string) error {
+		told, err := v.export(ctx, args[0], args[1], force, url.Values{"max_bytes": {strconv.FormatInt(*maxBytes, 10)}})
+		if err == nil {
+			fmt.Printf("exported %s to %s: %s\n", args[0], args[1], counted(told.Summary))
+			warnOf(told)
+		}
+		return err
+	})
+	cmd.Flags().BoolVar(&force, "force", false, "replace the file where it exists")
+	return cmd
+}
+
+func notebookCommand(settings *server.Program, whose *owner) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use: "notebook NAME FILE.ipynb|-", Short: "Write what ran in a session as a Jupyter notebook", Args: Takes(2, 2),
+		Long: `notebook writes a session's runs with their outputs as a notebook that opens in
+Jupyter, or to stdout for -. It only reads the history, so a running server may
+have the session open. The language with more runs is the notebook's; runs of
+the other become text with code in it.`,
+		RunE: onSessions(settings, whose, func(ctx context.Context, v *visit, args []string) error {
+			told, err := v.export(ctx, args[0], args[1], force, url.Values{"as": {server.AsNotebook}})
+			if err == nil && args[1] != "-" {
+				fmt.Printf("wrote %d runs of %s to %s\n", told.Runs, args[0], args[1])
 			}
 			return err
-		})
+		}),
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file where it exists")
 	return cmd
 }
 
-// export has the session written, and reads it.
-func (v *visit) export(ctx context.Context, id string, to io.Writer, most int64) (told server.Exported, err error) {
-	answer, err := v.ask(ctx, http.MethodGet, id, "/export", url.Values{"max_bytes": {strconv.FormatInt(most, 10)}}, nil)
-	if err != nil {
-		return told, err
+// export has the session written to a file, or to stdout for -.
+func (v *visit) export(ctx context.Context, id, path string, force bool, query url.Values) (told server.Exported, err error) {
+	write := func(to io.Writer) error {
+		answer, err := v.ask(ctx, http.MethodGet, id, "/export", query, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.Body.Close() }()
+		if _, err := io.Copy(to, answer.Body); err != nil {
+			return err
+		}
+		decode := func(into any) error { return json.Unmarshal([]byte(answer.Trailer.Get(rest.ReportTrailer)), into) }
+		if err := readFault(decode); err != nil {
+			return err
+		}
+		return decode(&told)
 	}
-	defer func() { _ = answer.Body.Close() }()
-	if _, err := io.Copy(to, answer.Body); err != nil {
-		return told, err
+	if path == "-" {
+		return told, write(os.Stdout)
 	}
-	report := []byte(answer.Trailer.Get(rest.ReportTrailer))
-	decode := func(into any) error { return json.Unmarshal(report, into) }
-	if err := readFault(decode); err != nil {
-		return told, err
-	}
-	return told, decode(&told)
+	return told, writeWhole(path, force, write)
 }
 
 func counted(s checkpoint.Summary) string {
@@ -135,11 +155,13 @@ nothing is left.`,
 			return Report(fault.New(fault.NotFound, "Name a file that export wrote.", "The file %q cannot be read: %v.", args[0], errors.Unwrap(err)))
 		}
 		defer func() { _ = file.Close() }()
-		return withManager(cmd.Context(), settings, whose, func(ctx context.Context, manager *sandbox.Manager) error {
-			i := &sessionImport{manager: manager, id: strings.Join(args[1:], "")}
-			told, err := i.run(ctx, file, checkpointLimits(settings, *maxBytes))
+		if _, err := whose.dir(settings); err != nil {
+			return Report(err)
+		}
+		return withManager(cmd.Context(), settings, whose.key(), func(ctx context.Context, manager *sandbox.Manager) error {
+			id, told, err := importSession(ctx, manager, strings.Join(args[1:], ""), file, checkpointLimits(settings, *maxBytes))
 			if err == nil {
-				fmt.Printf("imported %s: %s\n", i.id, counted(told))
+				fmt.Printf("imported %s: %s\n", id, counted(told))
 			}
 			return err
 		})
@@ -147,45 +169,31 @@ nothing is left.`,
 	return cmd
 }
 
-// sessionImport is one import on its way.
-type sessionImport struct {
-	manager *sandbox.Manager
-	id      string // empty: the checkpoint's
-	begun   bool   // the session may be removed: the import made it
-}
-
-// run imports the session and releases it. After a failure it removes it.
-func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoint.Limits) (checkpoint.Summary, error) {
+// importSession makes a session of the files and the history, under the checkpoint's name for an empty id, if nothing of the name exists. It
+// releases the session, and removes it after a failure.
+func importSession(ctx context.Context, manager *sandbox.Manager, id string, from io.Reader, limits checkpoint.Limits) (string, checkpoint.Summary, error) {
+	begun := false
 	told, err := checkpoint.Import(ctx, from, limits, func(m checkpoint.Manifest, ran io.Reader, next checkpoint.Next) error {
-		if err := i.begin(ctx, m, ran); err != nil {
+		id = cmp.Or(id, m.SessionID)
+		if slices.ContainsFunc(manager.Sessions(ctx), func(info sandbox.SessionInfo) bool { return info.ID == id }) {
+			return fault.New(fault.FileExists, "Give it another name: code-sandbox-mcp sessions import FILE NAME.", "There is a session %q already.", id)
+		}
+		err := manager.BeginImport(id, ran)
+		if errors.Is(err, history.ErrBad) {
+			return fault.New(fault.InvalidContent, "Use a file that `code-sandbox-mcp sessions export` wrote.", "The history in the file makes no sense.").Because(err)
+		}
+		if err != nil {
 			return err
 		}
-		return i.manager.ImportFiles(ctx, i.id, next)
+		begun = true
+		return manager.ImportFiles(ctx, id, next)
 	})
 	if err == nil {
-		_, err = i.manager.CloseSession(ctx, i.id, true)
+		_, err = manager.CloseSession(ctx, id, true)
 	}
-	if err != nil && i.begun {
-		_, undone := i.manager.CloseSession(ctx, i.id, false)
+	if err != nil && begun {
+		_, undone := manager.CloseSession(ctx, id, false)
 		err = errors.Join(err, undone)
 	}
-	return told, err
-}
-
-// begin makes the session, with the history, if nothing of its name exists.
-func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, ran io.Reader) error {
-	if i.id == "" {
-		i.id = m.SessionID
-	}
-	if slices.ContainsFunc(i.manager.Sessions(ctx), func(info sandbox.SessionInfo) bool { return info.ID == i.id }) {
-		return fault.New(fault.FileExists, "Give it another name: code-sandbox-mcp sessions import FILE NAME.", "There is a session %q already.", i.id)
-	}
-	if err := i.manager.BeginImport(i.id, ran); err != nil {
-		if errors.Is(err, history.ErrBad) {
-			err = fault.New(fault.InvalidContent, "Use a file that `code-sandbox-mcp sessions export` wrote.", "The history in the file makes no sense.").Because(err)
-		}
-		return err
-	}
-	i.begun = true
-	return nil
+	return id, told, err
 }

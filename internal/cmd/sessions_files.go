@@ -5,7 +5,6 @@ package cmd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,29 +46,16 @@ func (v *visit) files(ctx context.Context, id, glob string) (list fileList, err 
 	if glob == "" {
 		globs = []string{"", "input/**"} // the list without a glob has those of input/ only where there are no others
 	}
-	seen := make(map[string]bool)
 	for _, glob := range globs {
-		answer, err := v.ask(ctx, http.MethodGet, id, "/files", url.Values{"glob": {glob}}, nil)
-		if err != nil {
-			return list, err
-		}
 		var part struct {
 			Artifacts []sessionFile
 			Total     int
 		}
-		err = json.NewDecoder(answer.Body).Decode(&part)
-		_ = answer.Body.Close()
-		if err != nil {
+		if err := v.read(ctx, http.MethodGet, id, "/files", url.Values{"glob": {glob}}, &part); err != nil {
 			return list, err
 		}
-		if len(part.Artifacts) > 0 && !seen[part.Artifacts[0].Path] {
-			list.Total += part.Total
-		}
-		for _, f := range part.Artifacts {
-			if !seen[f.Path] {
-				list.Files = append(list.Files, f)
-			}
-			seen[f.Path] = true
+		if len(part.Artifacts) > 0 && !slices.Contains(list.Files, part.Artifacts[0]) {
+			list.Files, list.Total = append(list.Files, part.Artifacts...), list.Total+part.Total
 		}
 	}
 	slices.SortFunc(list.Files, func(a, b sessionFile) int { return cmp.Or(b.Modified.Compare(a.Modified), cmp.Compare(a.Path, b.Path)) })
@@ -83,25 +69,23 @@ func filesCommand(settings *server.Program, whose *owner) *cobra.Command {
 		Long: `files lists the files of a session, or those that GLOB matches: *.csv in any
 folder, output/*.png in one. A running server may have the session open; one
 that sleeps wakes for a moment.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withSessions(cmd.Context(), settings, whose, func(ctx context.Context, v *visit) error {
-				list, err := v.files(ctx, args[0], strings.Join(args[1:], ""))
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return WriteJSON(os.Stdout, list)
-				}
-				table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-				for _, f := range list.Files {
-					fmt.Fprintf(table, "%s\t%s\t%s\n", PrintableTo(f.Path, 300), humanize.Bytes(uint64(max(0, f.SizeBytes))), f.Modified.Local().Format(time.DateTime))
-				}
-				if more := list.Total - len(list.Files); more > 0 {
-					fmt.Fprintf(table, "… and %d older\n", more)
-				}
-				return table.Flush()
-			})
-		},
+		RunE: onSessions(settings, whose, func(ctx context.Context, v *visit, args []string) error {
+			list, err := v.files(ctx, args[0], strings.Join(args[1:], ""))
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return WriteJSON(os.Stdout, list)
+			}
+			table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+			for _, f := range list.Files {
+				fmt.Fprintf(table, "%s\t%s\t%s\n", PrintableTo(f.Path, 300), humanize.Bytes(uint64(max(0, f.SizeBytes))), f.Modified.Local().Format(time.DateTime))
+			}
+			if more := list.Total - len(list.Files); more > 0 {
+				fmt.Fprintf(table, "… and %d older\n", more)
+			}
+			return table.Flush()
+		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the files as JSON")
 	return cmd
@@ -115,7 +99,7 @@ func getCommand(settings *server.Program, whose *owner) *cobra.Command {
 is DIR where it is a folder of this machine or ends with a slash. PATH is as
 files lists it; PATH@RUN_ID is the file as it was before that run. A running
 server may have the session open; one that sleeps wakes for a moment.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: onSessions(settings, whose, func(ctx context.Context, v *visit, args []string) error {
 			id, paths, dir := args[0], args[1:], "."
 			if last := paths[len(paths)-1]; len(paths) > 1 {
 				info, err := os.Stat(last)
@@ -123,29 +107,27 @@ server may have the session open; one that sleeps wakes for a moment.`,
 					paths, dir = paths[:len(paths)-1], last
 				}
 			}
-			return withSessions(cmd.Context(), settings, whose, func(ctx context.Context, v *visit) error {
-				for _, p := range paths {
-					to := filepath.Join(dir, path.Base(filepath.ToSlash(p)))
-					err := writeWhole(to, force, func(w io.Writer) error {
-						answer, err := v.ask(ctx, http.MethodGet, id, "/files/"+p, nil, nil)
-						if f := new(fault.Error); errors.As(err, &f) && f.Code == fault.NotFound {
-							err = fault.New(fault.NotFound, "`code-sandbox-mcp sessions files` lists those that there are.", "The session has no file %q.", p)
-						}
-						if err != nil {
-							return err
-						}
-						defer func() { _ = answer.Body.Close() }()
-						_, err = io.Copy(w, answer.Body)
-						return err
-					})
+			for _, p := range paths {
+				to := filepath.Join(dir, path.Base(filepath.ToSlash(p)))
+				err := writeWhole(to, force, func(w io.Writer) error {
+					answer, err := v.ask(ctx, http.MethodGet, id, "/files/"+p, nil, nil)
+					if f := new(fault.Error); errors.As(err, &f) && f.Code == fault.NotFound {
+						err = fault.New(fault.NotFound, "`code-sandbox-mcp sessions files` lists those that there are.", "The session has no file %q.", p)
+					}
 					if err != nil {
 						return err
 					}
-					fmt.Println(PrintableTo(to, 300))
+					defer func() { _ = answer.Body.Close() }()
+					_, err = io.Copy(w, answer.Body)
+					return err
+				})
+				if err != nil {
+					return err
 				}
-				return nil
-			})
-		},
+				fmt.Println(PrintableTo(to, 300))
+			}
+			return nil
+		}),
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "replace files that exist")
 	return cmd
@@ -157,18 +139,16 @@ func putCommand(settings *server.Program, whose *owner) *cobra.Command {
 		Use: "put NAME FILE...", Short: "Copy files of this machine into a session", Args: Takes(2, 1000),
 		Long: `put copies files into input/ of a session, where code finds them. A running
 server may have the session open; one that sleeps wakes for a moment.`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withSessions(cmd.Context(), settings, whose, func(ctx context.Context, v *visit) error {
-				for _, name := range args[1:] {
-					to, err := v.put(ctx, args[0], name, force)
-					if err != nil {
-						return err
-					}
-					fmt.Println(PrintableTo(to, 300))
+		RunE: onSessions(settings, whose, func(ctx context.Context, v *visit, args []string) error {
+			for _, name := range args[1:] {
+				to, err := v.put(ctx, args[0], name, force)
+				if err != nil {
+					return err
 				}
-				return nil
-			})
-		},
+				fmt.Println(PrintableTo(to, 300))
+			}
+			return nil
+		}),
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "replace files that exist")
 	return cmd

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -23,7 +25,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -64,23 +65,17 @@ func listCommand(settings *server.Program, whose *owner) *cobra.Command {
 				return Report(err)
 			}
 			var sessions []listedSession
-			err = withPool(cmd.Context(), settings, func(ctx context.Context, pool *sandbox.Pool) error {
-				for _, key := range keys {
-					err := withTenant(ctx, pool, key, func(ctx context.Context, manager *sandbox.Manager) error {
-						for _, known := range door.Join(manager.Sessions(ctx), door.Of(servers, dir, key)) {
-							sessions = append(sessions, listedSession{known.SessionInfo, nameOf(dir, key)})
-						}
-						return nil
-					})
-					if err != nil {
-						return err
+			for _, key := range keys {
+				if err := withManager(cmd.Context(), settings, key, func(ctx context.Context, manager *sandbox.Manager) error {
+					for _, known := range door.Join(manager.Sessions(ctx), door.Of(servers, dir, key)) {
+						sessions = append(sessions, listedSession{known.SessionInfo, nameOf(dir, key)})
 					}
+					return nil
+				}); err != nil {
+					return err
 				}
-				return nil
-			})
+			}
 			switch {
-			case err != nil:
-				return err
 			case all:
 				return writeUses(os.Stdout, sessions, asJSON)
 			case asJSON:
@@ -198,22 +193,25 @@ func showCommand(settings *server.Program, whose *owner) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show a session and what ran in it last", Args: Takes(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withSessions(cmd.Context(), settings, whose, func(ctx context.Context, v *visit) error {
-				info, err := v.find(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				runs, err := runs.ReadHistory(v.manager.Config().StateDir, info.ID)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return writeSession(os.Stdout, info, runs)
-				}
-				return describe(os.Stdout, info, runs)
-			})
-		},
+		RunE: onSessions(settings, whose, func(ctx context.Context, v *visit, args []string) error {
+			info, err := v.find(ctx, args[0])
+			var ran ranFields
+			if err == nil {
+				err = v.read(ctx, http.MethodGet, args[0], "/runs", url.Values{"limit": {strconv.Itoa(shownRuns)}}, &ran)
+			}
+			if err != nil {
+				return err
+			}
+			slices.Reverse(ran.Runs)
+			if asJSON {
+				return WriteJSON(os.Stdout, struct {
+					sessionFields
+					Runs     int         `json:"runs"`
+					LastRuns []runFields `json:"last_runs"`
+				}{fieldsOf(info), ran.Total, ran.Runs})
+			}
+			return describe(os.Stdout, info, ran)
+		}),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the session as JSON")
 	return cmd
@@ -224,42 +222,32 @@ type runFields struct {
 	Code string `json:"code"`
 }
 
-func writeSession(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry) error {
-	last := []runFields{}
-	for _, r := range lastOf(runs) {
-		last = append(last, runFields{r.Fields(), r.Code})
-	}
-	return WriteJSON(w, struct {
-		sessionFields
-		Runs     int         `json:"runs"`
-		LastRuns []runFields `json:"last_runs"`
-	}{fieldsOf(info), len(runs), last})
+// ranFields are the last runs of a session, and how many there are.
+type ranFields struct {
+	Runs  []runFields `json:"runs"`
+	Total int         `json:"total"`
 }
 
-func lastOf(runs []sandbox.HistoryEntry) []sandbox.HistoryEntry {
-	return runs[max(0, len(runs)-shownRuns):]
-}
-
-func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry) error {
+func describe(w io.Writer, info sandbox.SessionInfo, ran ranFields) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, line := range [][2]string{
 		{"session", info.ID}, {"state", info.State}, {"open in", info.Owner}, {"kernels", kernelsOf(info)},
 		{"created", info.Created.Local().Format(time.DateTime)}, {"idle for", units.HumanDuration(Since(info.LastUsed))},
-		{"files", sizeOf(info, "not known here")}, {"kept", keptOf(info)}, {"runs", humanize.Comma(int64(len(runs)))}, {"place", info.Place.String()},
+		{"files", sizeOf(info, "not known here")}, {"kept", keptOf(info)}, {"runs", humanize.Comma(int64(ran.Total))}, {"place", info.Place.String()},
 	} {
 		if line[1] == "" {
 			continue
 		}
 		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
 	}
-	if err := table.Flush(); err != nil || len(runs) == 0 {
+	if err := table.Flush(); err != nil || ran.Total == 0 {
 		return err
 	}
 	fmt.Fprintln(w)
 	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RUN\tSTARTED\tLANGUAGE\tSTATUS\tFILES\tCODE")
-	for _, r := range lastOf(runs) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.RunID, r.Started.Local().Format(time.DateTime), Printable(string(r.Language)), Printable(r.Status()), filesOf(r.Files), Printable(r.Code))
+	for _, r := range ran.Runs {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.RunID, r.Started.Local().Format(time.DateTime), Printable(string(r.Language)), Printable(r.Status), filesOf(r.Files), Printable(r.Code))
 	}
 	return table.Flush()
 }

@@ -113,7 +113,7 @@ func TestHowLongASessionIsKept(t *testing.T) {
 		"with its server":  {State: sandbox.StateOpen, Owner: sandbox.OwnerOther},
 	} {
 		var table, one strings.Builder
-		should.OK(t, errors.Join(tabulate(&table, []listedSession{{info, ""}}), describe(&one, info, nil)))
+		should.OK(t, errors.Join(tabulate(&table, []listedSession{{info, ""}}), describe(&one, info, ranFields{})))
 		if !strings.HasSuffix(table.String(), "  "+want+"\n") || !regexp.MustCompile(`(?m)^kept +`+want+`$`).MatchString(one.String()) {
 			t.Errorf("want %q in\n%s\n%s", want, &table, &one)
 		}

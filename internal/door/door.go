@@ -194,6 +194,19 @@ func (s *Server) Drain(ctx context.Context, on bool) error {
 }
 
 func (s *Server) ask(ctx context.Context, method, path string, value any) error {
+	card := Card{}
+	err := ask(ctx, s, method, path, value, &card)
+	if card.ID = s.ID; err == nil {
+		s.Card = card
+	}
+	return err
+}
+
+// maxAnswer bounds an answer.
+const maxAnswer = 64 << 20
+
+// ask sends a request and reads the value in its answer.
+func ask(ctx context.Context, to http.RoundTripper, method, path string, value, into any) error {
 	body, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -202,21 +215,7 @@ func (s *Server) ask(ctx context.Context, method, path string, value any) error 
 	if err != nil {
 		return err
 	}
-	var card Card
-	if err := send(s.RoundTrip, r, &card); err != nil {
-		return err
-	}
-	card.ID = s.ID
-	s.Card = card
-	return nil
-}
-
-// maxAnswer bounds an answer.
-const maxAnswer = 64 << 20
-
-// send sends a request and reads the value in its answer.
-func send(roundTrip func(*http.Request) (*http.Response, error), r *http.Request, into any) error {
-	answer, err := roundTrip(r)
+	answer, err := to.RoundTrip(r)
 	if err != nil {
 		return err
 	}
@@ -249,11 +248,7 @@ func (n *Neighbour) RoundTrip(r *http.Request) (*http.Response, error) {
 func (n *Neighbour) Live(ctx context.Context, going []string) (now any, err error) {
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
-	address := "http://door/v1/sessions/" + n.Info.ID + "/live?" + url.Values{"run": going}.Encode()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err == nil {
-		err = send(n.RoundTrip, r, &now)
-	}
+	err = ask(ctx, n, http.MethodGet, "/v1/sessions/"+n.Info.ID+"/live?"+url.Values{"run": going}.Encode(), nil, &now)
 	return now, err
 }
 

@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -106,6 +107,7 @@ func TestRequestsToANeighbour(t *testing.T) {
 	r := must.Get(http.NewRequest(http.MethodGet, "http://127.0.0.1/v1/x", nil))(t)
 	r.Header.Set("Cookie", "secret")
 	var said struct{ Asked string }
-	should.OK(t, send(hers.RoundTrip, r, &said))
+	answer := must.Get(hers.RoundTrip(r))(t)
+	should.OK(t, errors.Join(json.NewDecoder(answer.Body).Decode(&said), answer.Body.Close()))
 	should.Equal(t, said.Asked, "ann /v1/x", "asked")
 }

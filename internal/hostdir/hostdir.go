@@ -8,6 +8,7 @@ package hostdir
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,6 +35,9 @@ func New(folders []string) (*Dirs, error) {
 	for _, folder := range folders {
 		if strings.TrimSpace(folder) == "" {
 			return nil, errors.New("the name of a folder is empty")
+		}
+		if strings.ContainsFunc(folder, unicode.IsControl) {
+			return nil, fmt.Errorf("%q has a control character, such as the end of a line; rename the folder", folder)
 		}
 		root, err := filepath.Abs(d.expand(folder))
 		if err != nil {

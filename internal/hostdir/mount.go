@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode"
 )
 
 // Mount is a folder of the host that code sees under a name.
@@ -27,6 +28,8 @@ func ParseMount(text string) (Mount, error) {
 	switch {
 	case strings.TrimSpace(folder) == "":
 		return m, errors.New("the name of a folder is empty")
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return m, fmt.Errorf("%q has a control character, such as the end of a line; rename the folder", text)
 	case name == "ro" || name == "rw":
 		return m, fmt.Errorf("%s: write %s:NAME, with ,rw behind it where code may write", text, folder)
 	case !mountName.MatchString(name):

@@ -34,6 +34,7 @@ func TestParseMount(t *testing.T) {
 		"/srv/my data":   `"my data" cannot be the name`,
 		"/srv/data:ro":   "write /srv/data:NAME",
 		"/":              "cannot be the name",
+		"/srv/a\nb:c":    "has a control character",
 	} {
 		got, err := hostdir.ParseMount(text)
 		should.Hold(t, err != nil && strings.Contains(err.Error(), want), "%s: %+v, %v", text, got, err)

@@ -40,11 +40,15 @@ type backend struct {
 }
 
 func newBackend(o Options) backend {
+	uploadBytes := o.Deps.DownloadBytes
+	if o.Export != nil && o.Uses != nil {
+		uploadBytes = o.Deps.Manager.Config().VolumeBytes // the owner's own processes may fill the session
+	}
 	b := backend{
 		manager: o.Deps.Manager, tools: make(map[string]server.ServerTool), secrets: o.Deps.Secrets, version: o.Version, uploadBytes: o.Deps.DownloadBytes,
 		network: cmp.Or(o.Deps.Can.Network, "none"),
 		links: filelinks.New(filelinks.Options{
-			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: o.Deps.DownloadBytes, Scripts: o.Deps.PageScripts, Logger: o.Logger,
+			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: uploadBytes, Scripts: o.Deps.PageScripts, Logger: o.Logger,
 		}),
 	}
 	for _, t := range tools.ForPrograms(o.Deps) {

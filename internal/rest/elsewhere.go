@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -96,10 +95,9 @@ func (c *counted) Write(p []byte) (int, error) {
 
 func (s *Server) sendExport(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
-	most, _ := strconv.ParseInt(r.URL.Query().Get("max_bytes"), 10, 64)
 	w.Header().Set("Trailer", ReportTrailer)
 	to := &counted{Writer: w}
-	report, err := s.export(r.Context(), r.PathValue("session_id"), to, most)
+	report, err := s.export(r.Context(), r.PathValue("session_id"), to, r.URL.Query())
 	if err != nil && to.bytes == 0 {
 		w.Header().Del("Trailer")
 		s.refuse(w, r, err)

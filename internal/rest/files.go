@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -41,7 +42,11 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.transferred(w, r, s.links.Receive(w, r, r.PathValue("session_id"), r.PathValue("path"), overwrite))
+	err := s.links.Receive(w, r, r.PathValue("session_id"), r.PathValue("path"), overwrite)
+	if err != nil && s.export != nil {
+		_, _ = io.Copy(io.Discard, r.Body) // a client that is still sending misses the answer
+	}
+	s.transferred(w, r, err)
 }
 
 // transferred answers with the error that ended a transfer.

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -53,8 +54,8 @@ type Options struct {
 	Others func(context.Context) map[string]*door.Neighbour
 	// Uses returns what everybody's sessions take, for the owner. Nil: a principal is served, who sees the own sessions alone.
 	Uses func(context.Context) ([]door.Use, error)
-	// Export writes a session's files, variables and history, of at most so many bytes, and reports on them. Nil: there is no way to ask.
-	Export func(ctx context.Context, session string, to io.Writer, most int64) (report any, err error)
+	// Export writes a session as a request's query says, and reports on it. Nil: there is no way to ask.
+	Export func(ctx context.Context, session string, to io.Writer, how url.Values) (report any, err error)
 }
 
 // Server answers requests. It is for any number of goroutines.
@@ -70,7 +71,7 @@ type Server struct {
 	network   *netlog.Log         // nil: nothing is known of it
 	sessions  sessionList
 	others    func(context.Context) map[string]*door.Neighbour
-	export    func(ctx context.Context, session string, to io.Writer, most int64) (report any, err error)
+	export    func(ctx context.Context, session string, to io.Writer, how url.Values) (report any, err error)
 	uses      func(context.Context) ([]door.Use, error)
 	countCall func() error
 	freeReads bool

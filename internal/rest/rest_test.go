@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/resttest"
@@ -197,6 +199,21 @@ func TestBadInput(t *testing.T) {
 		"method":                   {"PATCH", "/v1/sessions", ``, 405, `Use GET or POST`},
 		"path":                     {"GET", "/v1/else", ``, 404, `"not_found"`},
 	})
+}
+
+// The owner's own commands and pages upload as much as the session may hold, and hear why the rest is refused, even while they send.
+func TestTheOwnersProcessesMayFillASession(t *testing.T) {
+	f := resttest.Start(t, func(d *tools.Deps) resttest.Served {
+		return New(Options{
+			Deps: d, Logger: d.Logger, Uses: func(context.Context) ([]door.Use, error) { return nil, nil },
+			Export: func(context.Context, string, io.Writer, url.Values) (any, error) { return nil, nil },
+		})
+	}, everything, sandbox.Python)
+	f.Want(201, "POST", "/v1/sessions", `{"session_id": "a"}`)
+	large := strings.Repeat("x", 8<<20)
+	f.Want(201, "PUT", "/v1/sessions/a/files/large", large)
+	again := f.Want(409, "PUT", "/v1/sessions/a/files/large", large)
+	should.Hold(t, again["code"] == "file_exists", "refused: %v", again)
 }
 
 // The length is known before the body, which is not waited for.

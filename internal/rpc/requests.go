@@ -3,11 +3,18 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
+	"time"
+	"unicode"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -99,6 +106,53 @@ func CanElicit(ctx context.Context) bool {
 	c := callFrom(ctx)
 	return mcp.IsModernProtocol(server.RequestProtocolVersion(ctx)) || c != nil && c.Request != nil
 }
+
+// rootsTime is how long a client is waited for that is asked for its roots.
+const rootsTime = 2 * time.Second
+
+type rootsKey struct{}
+
+// WithRoots returns a context for a call whose client has told its roots; nil: it has not.
+func WithRoots(ctx context.Context, told *mcp.ListRootsResult) context.Context {
+	return context.WithValue(ctx, rootsKey{}, cmp.Or(told, &mcp.ListRootsResult{}))
+}
+
+// TellsRoots reports whether the client of ctx's call can be asked for its roots, and whether it tells them in a call that comes again.
+func TellsRoots(ctx context.Context) (tells, again bool) {
+	client, ok := server.ClientSessionFromContext(ctx).(server.SessionWithClientInfo)
+	if !ok || client.GetClientCapabilities().Roots == nil {
+		return false, false
+	}
+	if mcp.IsModernProtocol(server.RequestProtocolVersion(ctx)) {
+		return ctx.Value(rootsKey{}) == nil, true
+	}
+	c := callFrom(ctx)
+	return c != nil && c.Request != nil, false
+}
+
+// Roots returns the folders of its machine that the client of ctx's call works in; nil: it tells none.
+func Roots(ctx context.Context) (folders []string) {
+	told, _ := ctx.Value(rootsKey{}).(*mcp.ListRootsResult)
+	if tells, again := TellsRoots(ctx); tells && !again {
+		asking, cancel := context.WithTimeout(ctx, rootsTime)
+		defer cancel()
+		text, _ := callFrom(ctx).Request(asking, nil, string(mcp.MethodListRoots), struct{}{})
+		_ = json.Unmarshal(text, &told) // nothing, if there is no answer
+	}
+	if told == nil {
+		return nil
+	}
+	for _, root := range told.Roots {
+		u, err := url.Parse(root.URI)
+		if err == nil && u.Scheme == "file" && !strings.ContainsFunc(u.Path, unicode.IsControl) {
+			folders = append(folders, filepath.FromSlash(ofDrive.ReplaceAllString(u.Path, "$1")))
+		}
+	}
+	return folders
+}
+
+// ofDrive matches the beginning of a path in an address of Windows.
+var ofDrive = regexp.MustCompile(`^/([A-Za-z]:)`)
 
 // ElicitsForms reports whether a client with these capabilities can ask its user by a form.
 func ElicitsForms(client mcp.ClientCapabilities) bool {

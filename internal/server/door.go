@@ -9,15 +9,18 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/checkpoint"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/notebook"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
@@ -25,6 +28,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -123,7 +127,15 @@ func (p *Program) ForPersons(ending context.Context, deps *tools.Deps, tenant st
 			servers, _ := door.List(ctx, setting.StateFolder(p.StateDir), true) // without a usable folder there are none
 			return door.Of(servers, p.SessionDir(), tenant)
 		},
-		Export: func(ctx context.Context, session string, to io.Writer, most int64) (any, error) {
+		Export: func(ctx context.Context, session string, to io.Writer, how url.Values) (any, error) {
+			if how.Get("as") == AsNotebook {
+				runs, err := runs.ReadHistory(deps.Manager.Config().StateDir, session)
+				if err == nil {
+					err = notebook.Write(to, runs)
+				}
+				return Exported{Runs: len(runs)}, err
+			}
+			most, _ := strconv.ParseInt(how.Get("max_bytes"), 10, 64)
 			return p.export(ctx, deps.Manager, session, to, most)
 		},
 	})
@@ -137,9 +149,13 @@ func (p *Program) uses(tenant string) func(context.Context) ([]door.Use, error) 
 	return func(ctx context.Context) ([]door.Use, error) { return door.Uses(ctx, setting.StateFolder(p.StateDir)) }
 }
 
+// AsNotebook is the value of "as" by which the history alone is exported, as a notebook.
+const AsNotebook = "notebook"
+
 // Exported reports on an export.
 type Exported struct {
 	checkpoint.Report
+	Runs     int      `json:"runs,omitempty"` // in a notebook
 	Problems []string `json:"problems"`
 }
 

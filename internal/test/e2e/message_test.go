@@ -68,7 +68,7 @@ func (m message) check() error {
 	switch {
 	case m.JSONRPC != "2.0":
 		return fmt.Errorf("jsonrpc is %q", m.JSONRPC)
-	case m.Method == "elicitation/create" && m.ID != nil && answers == 0:
+	case (m.Method == "elicitation/create" || m.Method == "roots/list") && m.ID != nil && answers == 0:
 	case m.Method != "" && (m.ID != nil || answers > 0):
 		return errors.New("a request, or a notification with an answer in it")
 	case m.Method == "" && (m.ID == nil || answers != 1):

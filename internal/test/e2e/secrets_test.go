@@ -146,16 +146,22 @@ func TestCodeAsksByTheClient(t *testing.T) {
 // question waits for the question of that number.
 func (s *server) question(number int) (text string, id json.RawMessage) {
 	s.t.Helper()
-	var q message
-	s.waitFor("a question", func(all []message) bool {
-		asked := slices.DeleteFunc(all, func(m message) bool { return m.Method != "elicitation/create" })
-		if len(asked) < number {
-			return false
-		}
-		q = asked[number-1]
-		return true
-	})
+	q := s.asked("elicitation/create", number)
 	var asks struct{ Message string }
 	decode(s.t, q.Params, &asks)
 	return asks.Message, q.ID
+}
+
+// asked waits for the server's request of that number with this method.
+func (s *server) asked(method string, number int) (request message) {
+	s.t.Helper()
+	s.waitFor("a "+method, func(all []message) bool {
+		asked := slices.DeleteFunc(all, func(m message) bool { return m.Method != method })
+		if len(asked) < number {
+			return false
+		}
+		request = asked[number-1]
+		return true
+	})
+	return request
 }

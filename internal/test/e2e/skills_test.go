@@ -139,6 +139,20 @@ func TestPathsOfTheUsersMachine(t *testing.T) {
 			t.Errorf("%s: %s", code, text)
 		}
 	}
+	withRoots := start(t, setup{silent: true})
+	withRoots.request("initialize", object{"protocolVersion": string(legacy), "capabilities": object{"roots": object{}}, "clientInfo": object{"name": "e2e", "version": "1"}})
+	withRoots.notify("notifications/initialized", nil)
+	for number, told := range []struct{ path, want string }{
+		{"/home/ann/my work/deep/sales.csv", "--mount /home/ann/my work:mine"},
+		{"/srv/project/a/b.csv", "--mount /srv/project:mine"},
+		{"/home/bob/b.csv", "--mount /home/bob:mine"}, // in none of them
+	} {
+		r := withRoots.beginCall("read_artifact", object{"path": told.path})
+		withRoots.send(object{"jsonrpc": "2.0", "id": withRoots.asked("roots/list", number+1).ID, "result": object{"roots": []object{
+			{"uri": "https://example.com/home"}, {"uri": "file:///home/ann/my%20work"}, {"uri": "file:///srv/project", "name": "p"}, {"uri": "file:///home/bob/%0A"},
+		}}})
+		should.Contain(t, r.result().text(), told.want, told.path)
+	}
 	s.call("session_info", object{}).wantText(t, `{"path":"/mnt/data/mounts/mine","folder":"`+mounted+`","writable":false}`)
 	c := startHTTPWith(t, setup{args: args}).plain()
 	must.OK(t, c.initialize(t.Context()))

@@ -41,7 +41,7 @@ type Capabilities struct {
 	Beside func(of, other sandbox.Language) bool
 	// Tool reports whether a tool exists. Nil: there is none.
 	Tool func(name string) bool
-	// HostPath says how code gets at a file of the user's machine; empty: the path is of none. Nil: nothing may be said of it.
+	// HostPath says how code gets at a file of the user's machine; empty: the path is of none. Nil: nothing is said of it.
 	HostPath func(path string) string
 	// MemoryLimit is that of one of the session's containers, and TmpLimit that of its /tmp, as text. Empty: not known.
 	MemoryLimit, TmpLimit string

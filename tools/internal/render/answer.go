@@ -2,12 +2,12 @@
 package render
 
 import (
-	"github.com/dustin/go-humanize"
-
+	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -113,7 +113,8 @@ type Renderer struct {
 	Manager           *sandbox.Manager
 	Secrets           *secrets.Masker
 	Can               hint.Capabilities
-	Images            string // the form of images; empty: the form that suits the client
+	HostPath          func(ctx context.Context, path string) string // Can's; nil: it has none
+	Images            string                                        // the form of images; empty: the form that suits the client
 	StructuredContent bool
 	StoreLinks        map[string]string // addresses of files in the store, by their paths
 	Logger            *slog.Logger

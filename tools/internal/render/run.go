@@ -110,7 +110,7 @@ func (r *Renderer) Run(ctx context.Context, res *sandbox.Result) *Answer {
 	for _, p := range parts {
 		each = max(each, len(p.text.Head)+len(p.text.Tail))
 	}
-	hint := r.hint(ctx, res)
+	hint := r.Hint(ctx, res)
 	render := func(each int) *Answer { return r.renderTexts(res, parts, shown, hint, each) }
 	a := r.Fit(ctx, each, render)
 	if r.keepWhole(ctx, res, parts, a.each) {
@@ -328,13 +328,16 @@ func (r *Renderer) fullHint(res *sandbox.Result) string {
 	return ""
 }
 
-// hint returns the last line of the answer to a run that stumbled. An answer that begins with a hint needs none.
-func (r *Renderer) hint(ctx context.Context, res *sandbox.Result) string {
+// Hint returns the last line of the answer to a run that stumbled. An answer that begins with a hint needs none.
+func (r *Renderer) Hint(ctx context.Context, res *sandbox.Result) string {
 	if r.quotaFault(res) != nil || r.fullHint(res) != "" {
 		return ""
 	}
 	can, limits, memory := r.Can, r.Manager.Config().Limits, r.Manager.MemoryLimit(res.SessionID)
 	can.MemoryLimit, can.TmpLimit = humanize.IBytes(uint64(memory)), humanize.IBytes(uint64(limits.TmpBytes))
+	if r.HostPath != nil {
+		can.HostPath = func(path string) string { return r.HostPath(ctx, path) }
+	}
 	if memory < limits.MemoryBytes {
 		can.MostMemoryMB = limits.MemoryBytes >> 20
 	}
