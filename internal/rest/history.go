@@ -247,12 +247,16 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {
 func (s *Server) entry(w http.ResponseWriter, r *http.Request) *sandbox.HistoryEntry {
 	session, id := r.PathValue("session_id"), r.PathValue("run_id")
 	var full error
-	entries, err := runs.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool, bytes int64) bool {
-		if run == id && full == nil {
-			_, full = room.Take(r.Context(), historyRoom*bytes)
-		}
-		return run == id && full == nil
-	})
+	var entries []sandbox.HistoryEntry
+	var err error
+	for try := 0; try < 2 && len(entries) == 0 && full == nil; try++ { // its file has another name once it is over
+		entries, err = runs.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool, bytes int64) bool {
+			if run == id && full == nil {
+				_, full = room.Take(r.Context(), historyRoom*bytes)
+			}
+			return run == id && full == nil
+		})
+	}
 	if len(entries) == 0 {
 		if full != nil {
 			err = full

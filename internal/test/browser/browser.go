@@ -191,7 +191,7 @@ func (p *Tab) Press(key string) {
 // TabTo presses Tab until what has the focus is as wanted, which it does not do for ever.
 func (p *Tab) TabTo(wanted string) {
 	p.t.Helper()
-	for range 60 {
+	for range 120 {
 		if p.See("(e => "+wanted+")(document.activeElement)") == true {
 			return
 		}
