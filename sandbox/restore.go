@@ -180,7 +180,7 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 			marks[e.RunID] = true
 		}
 		if parts.Files {
-			marks[filesOf+e.RunID] = true
+			marks[runs.FilesOf+e.RunID] = true
 		}
 		r.Undone = append(r.Undone, e.Info())
 		if e.Result == nil || parts.Files {
@@ -195,9 +195,6 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 	s.uses.Mark(marks)
 	return r, nil
 }
-
-// filesOf begins a mark of a run whose files went back.
-const filesOf = "files of "
 
 // mostUndone bounds the runs among which those that changed something are looked for.
 const mostUndone = 400
@@ -240,7 +237,7 @@ func (s *session) lastChanges(steps int) (entry *HistoryEntry, others map[Langua
 		default: // it is not known yet
 			changed = changed || s.config.UndoBytes > 0
 		}
-		if e.Undone || marks[filesOf+e.RunID] || !changed || e.Error != nil || !e.Over() && s.uses.Find(e.RunID) != nil {
+		if e.Undone || marks[runs.FilesOf+e.RunID] || !changed || e.Error != nil || !e.Over() && s.uses.Find(e.RunID) != nil {
 			continue
 		}
 		if keeps {

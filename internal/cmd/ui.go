@@ -9,7 +9,6 @@ import (
 	"html"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -53,9 +52,7 @@ func showPage(ctx context.Context, s *server.Program, v *visit, noBrowser bool) 
 	}
 	log := v.manager.Config().Logger
 	page := webui.New(webui.Options{API: func(principal.Principal) (webui.API, error) { return v.api, nil }, Logger: log})
-	pages := httpserver.New(httpserver.Options{
-		Open: map[string]http.Handler{"/{$}": page, webui.Prefix: page}, Logger: log,
-	})
+	pages := httpserver.New(httpserver.Options{Open: page.Routes(), Logger: log})
 	link := "http://" + l.Addr().String() + page.Link()
 	fmt.Printf("The page is at this link, which is good once; Ctrl-C ends it.\n%s\n", link)
 	if !noBrowser {

@@ -65,6 +65,7 @@ type kernelFields struct {
 	Language sandbox.Language `json:"language"`
 	State    string           `json:"state"`
 	Before   []string         `json:"can_go_back_before"` // ids of runs
+	Copies   []string         `json:"copies"`
 }
 
 // stream is the state of one client's stream: of all sessions, and of the one that it shows.
@@ -121,16 +122,10 @@ func (t *stream) tell(ctx context.Context) {
 			Created: info.Created, LastUsed: info.LastUsed.Truncate(time.Second), SizeBytes: info.SizeBytes,
 		}
 		for _, k := range info.Kernels {
-			of := kernelFields{k.Language, k.State, []string{}}
-			for _, run := range k.Before {
-				of.Before = append(of.Before, run.RunID)
-			}
-			f.Kernels = append(f.Kernels, of)
+			f.Kernels = append(f.Kernels, kernelFields{k.Language, k.State, idsOf(k.Before), idsOf(k.Copies)})
 		}
 		if info.Versions != nil {
-			for _, run := range info.Versions.Before {
-				f.Before = append(f.Before, run.RunID)
-			}
+			f.Before = idsOf(info.Versions.Before)
 		}
 		list.Sessions = append(list.Sessions, f)
 	}
@@ -138,6 +133,14 @@ func (t *stream) tell(ctx context.Context) {
 	if shown != nil {
 		t.tellSession(ctx, shown)
 	}
+}
+
+func idsOf(runs []*sandbox.RunInfo) []string {
+	ids := make([]string, len(runs))
+	for i, run := range runs {
+		ids[i] = run.RunID
+	}
+	return ids
 }
 
 func (t *stream) tellSession(ctx context.Context, info *door.Known) {

@@ -29,6 +29,10 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	s.transferred(w, r, s.links.Send(w, r, session, path))
 }
 
+func (s *Server) archive(w http.ResponseWriter, r *http.Request) {
+	s.transferred(w, r, s.links.SendAll(w, r, r.PathValue("session_id")))
+}
+
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	overwrite := false
 	if given := r.URL.Query().Get("overwrite"); given != "" {

@@ -4,6 +4,7 @@ package rest
 
 import (
 	"context"
+	"fmt"
 	"hash/crc32"
 	"maps"
 	"net/http"
@@ -100,13 +101,22 @@ type listedRun struct {
 	sandbox.HistoryFields
 	Title string `json:"title" jsonschema:"The line of the code that says what it does."`
 	Code  string `json:"code" jsonschema:"The code; its beginning in a list."`
+	Copy  bool   `json:"copy,omitempty" jsonschema:"It ran in a copy of the variables; without undone the session went on with that."`
+	// FilesUndone is what Undone is for variables.
+	FilesUndone bool   `json:"files_undone,omitempty" jsonschema:"The files are as before the run again."`
+	Figure      string `json:"figure,omitempty" jsonschema:"The first image that it has shown: a path below its own."`
 }
 
 func (s *Server) listed(e *sandbox.HistoryEntry) listedRun {
 	code := s.secrets.Mask(e.Code)
-	f := listedRun{e.Fields(), strings.Clone(title(code)), code}
+	f := listedRun{HistoryFields: e.Fields(), Title: strings.Clone(title(code)), Code: code, Copy: e.Copy}
 	if start := []rune(code); len(start) > maxListedCode {
 		f.Code = string(start[:maxListedCode]) + "…"
+	}
+	for at := 0; e.Result != nil && at < len(e.Result.Displays) && f.Figure == ""; at++ {
+		if d := displayOf(&e.Result.Displays[at]); d.Figure != "" {
+			f.Figure = fmt.Sprintf("displays/%d?version=%s", at, d.Version)
+		}
 	}
 	return f
 }
@@ -173,7 +183,7 @@ func (l *runList) read(ctx context.Context, s *Server, session, before string, l
 				run.Undone = undone
 			}
 			if f, has := did[id]; has {
-				run.Files = &f
+				run.Files, run.FilesUndone = &f, marks[runs.FilesOf+id]
 			}
 			list.Runs = append(list.Runs, run)
 		}
@@ -196,6 +206,15 @@ func (s *Server) CheckOpen(ctx context.Context, session string) error {
 	info, err := s.manager.Session(ctx, session)
 	if err == nil && info.Owner != sandbox.OwnerThis {
 		err = fault.New(fault.SessionBusy, "Look at the page of the server that has it open, or of `"+fault.Program+" ui`.", "Session %q is not open in this server.", session)
+	}
+	return err
+}
+
+// Wake opens a session that sleeps, in this server.
+func (s *Server) Wake(ctx context.Context, session string) error {
+	err := runs.CheckSessionID(session)
+	if err == nil {
+		_, err = s.manager.Resume(ctx, session)
 	}
 	return err
 }
@@ -228,12 +247,16 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {
 func (s *Server) entry(w http.ResponseWriter, r *http.Request) *sandbox.HistoryEntry {
 	session, id := r.PathValue("session_id"), r.PathValue("run_id")
 	var full error
-	entries, err := runs.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool, bytes int64) bool {
-		if run == id && full == nil {
-			_, full = room.Take(r.Context(), historyRoom*bytes)
-		}
-		return run == id && full == nil
-	})
+	var entries []sandbox.HistoryEntry
+	var err error
+	for try := 0; try < 2 && len(entries) == 0 && full == nil; try++ { // its file has another name once it is over
+		entries, err = runs.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool, bytes int64) bool {
+			if run == id && full == nil {
+				_, full = room.Take(r.Context(), historyRoom*bytes)
+			}
+			return run == id && full == nil
+		})
+	}
 	if len(entries) == 0 {
 		if full != nil {
 			err = full

@@ -82,6 +82,8 @@ func own() []Route {
 		{Method: "PUT", Path: inSession + "/files/{path...}", ID: "files.upload", Summary: "Upload a file as it is, with a Content-Length.", Tool: "upload_file",
 			serve: (*Server).upload, Query: object{"overwrite": object{"type": "boolean", "description": "Replace a file of that name."}},
 			Request: Media("application/octet-stream", object{}), answerOf: "upload_file", Status: http.StatusCreated},
+		{Method: "GET", Path: inSession + "/archive", ID: "files.archive", Summary: "Download all files in one archive (tar.gz), without links and hidden ones.", Tool: "read_artifact",
+			serve: (*Server).archive, Answer: Media("application/gzip", object{})},
 		{Method: "GET", Path: inSession + "/versions/{path...}", ID: "files.versions", Summary: "List the versions of a file, the newest first: as it was before each of the last runs that changed it. PATH@RUN_ID reads one.", Tool: "read_artifact",
 			serve: (*Server).listVersions, Answer: Schema[versionList]},
 		{Method: "GET", Path: inSession + "/packages", ID: "packages.list", Summary: "Describe a session with the packages that there are.", Tool: "session_info", always: object{"packages": true}},

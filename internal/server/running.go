@@ -253,6 +253,6 @@ func (r *Running) prepareWeb() {
 			return nil
 		},
 	})
-	w.Options.Open["/{$}"], w.Options.Open[webui.Prefix] = page, page
+	maps.Copy(w.Options.Open, page.Routes())
 	w.server = httpserver.New(w.Options)
 }

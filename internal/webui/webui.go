@@ -21,8 +21,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 
@@ -33,8 +35,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// Prefix begins the paths of all that the page consists of, but for / itself.
+// Prefix begins the paths of all that the page consists of, but for / itself and its icon.
 const Prefix = "/ui/"
+
+// iconPath is where browsers look for the icon of a page that names none, such as a file.
+const iconPath = "/favicon.ico"
+
+// openPath begins the path at which a session that sleeps is opened.
+const openPath = Prefix + "open/"
 
 // API answers the page's requests. *rest.Server is one.
 type API interface {
@@ -42,6 +50,8 @@ type API interface {
 	http.Handler
 	// CheckOpen returns the fault of a session that is not open in this server.
 	CheckOpen(ctx context.Context, session string) error
+	// Wake opens a session that sleeps, in this server.
+	Wake(ctx context.Context, session string) error
 }
 
 // Questions are the questions of code to a person. *ask.Desk implements it.
@@ -79,9 +89,12 @@ type Handler struct {
 
 // uses are the requests of /v1 that the page makes, and that are made in its name. Those that need a session to be open here would open it,
 // and so take it from the server that should get it next.
-var uses = map[string]struct{ needsOpen, inFrame bool }{
-	"GET /v1/events":   {},
-	"GET /v1/sessions": {},
+var uses = map[string]struct{ needsOpen, inFrame, takesFile bool }{
+	"GET /v1/events":                                            {},
+	"GET /v1/sessions":                                          {},
+	"GET /v1/sessions/{session_id}/runs":                        {},
+	"GET /v1/sessions/{session_id}/archive":                     {needsOpen: true},
+	"PUT /v1/sessions/{session_id}/files/{path...}":             {needsOpen: true, takesFile: true},
 	"GET /v1/sessions/{session_id}/runs/{run_id}":               {},
 	"GET /v1/sessions/{session_id}/runs/{run_id}/displays/{at}": {},
 	"GET /v1/sessions/{session_id}/files":                       {needsOpen: true},
@@ -92,7 +105,7 @@ var uses = map[string]struct{ needsOpen, inFrame bool }{
 	"DELETE /v1/sessions/{session_id}":                          {},
 }
 
-//go:embed page/app.js page/dom.js page/highlight.js page/questions.js page/runs.js page/versions.js page/index.html page/login.html page/style.css
+//go:embed page/*.js page/*.html page/icon.svg page/style.css
 var files embed.FS
 
 // The texts that replace <!--wrong--> and <!--way--> in login.html, and the principal's (or nothing) for <!--whose--> in index.html. With
@@ -101,7 +114,7 @@ const (
 	wrongHere = `<p role="alert" class="wrong">%s</p>`
 	//nolint:gosec // a form and no credential
 	byToken = `<form method="post" action="/ui/login">
-<label for="token">Your token, or the server's</label>
+<label for="token">Token (yours, or the server's)</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Open</button>
 </form>
@@ -122,41 +135,49 @@ func New(o Options) *Handler {
 	h.mux.HandleFunc("POST "+Prefix+"login", h.login)
 	h.mux.HandleFunc("POST "+Prefix+"logout", h.logout)
 	h.mux.HandleFunc("GET "+Prefix+"enter", h.enter)
-	for name, kind := range map[string]string{
-		"app.js": "text/javascript", "dom.js": "text/javascript", "highlight.js": "text/javascript", "questions.js": "text/javascript", "runs.js": "text/javascript", "versions.js": "text/javascript", "style.css": "text/css",
-	} {
-		h.mux.HandleFunc("GET "+Prefix+name, serveFile(name, kind))
+	scripts, _ := fs.Glob(files, "page/*.js")
+	for _, name := range scripts {
+		h.mux.HandleFunc("GET "+Prefix+path.Base(name), serveFile(path.Base(name), "text/javascript; charset=utf-8"))
 	}
+	h.mux.HandleFunc("GET "+Prefix+"style.css", serveFile("style.css", "text/css; charset=utf-8"))
+	h.mux.HandleFunc("GET "+iconPath, serveFile("icon.svg", "image/svg+xml"))
 	for pattern, use := range uses {
-		method, path, _ := strings.Cut(pattern, " /")
-		h.mux.HandleFunc(method+" "+Prefix+path, h.known(use.inFrame, func(w http.ResponseWriter, r *http.Request) { h.ask(w, r, use.needsOpen) }))
+		method, below, _ := strings.Cut(pattern, " /")
+		h.mux.HandleFunc(method+" "+Prefix+below, h.known(use.inFrame, func(w http.ResponseWriter, r *http.Request) {
+			if !use.takesFile {
+				r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+			}
+			h.ask(w, r, use.needsOpen)
+		}))
 	}
+	h.mux.HandleFunc("POST "+openPath+"{session_id}", h.known(false, h.open))
 	h.mux.HandleFunc("GET "+Prefix+"questions", h.known(false, h.listQuestions))
 	h.mux.HandleFunc("POST "+Prefix+"questions/{id}", h.known(false, h.answerQuestion))
 	return h
 }
 
-// questions returns the questions to a request's principal; nil: there are none, which is answered.
-func (h *Handler) questions(w http.ResponseWriter, r *http.Request) Questions {
-	if h.o.Questions != nil {
-		if q := h.o.Questions(principal.Of(r.Context())); q != nil {
-			return q
-		}
+// questions returns the questions to a request's principal; nil: code asks none.
+func (h *Handler) questions(r *http.Request) Questions {
+	if h.o.Questions == nil {
+		return nil
 	}
-	http.Error(w, "nothing is asked here; --ask has code ask", http.StatusNotFound)
-	return nil
+	return h.o.Questions(principal.Of(r.Context()))
 }
 
+// listQuestions answers with null where code asks none: an error would be on the console of each page.
 func (h *Handler) listQuestions(w http.ResponseWriter, r *http.Request) {
-	if q := h.questions(w, r); q != nil {
+	var list []ask.Open
+	if q := h.questions(r); q != nil {
 		open, _ := q.Waiting()
-		web.JSON(w, r, http.StatusOK, map[string]any{"questions": append([]ask.Open{}, open...)})
+		list = append([]ask.Open{}, open...)
 	}
+	web.JSON(w, r, http.StatusOK, map[string]any{"questions": list})
 }
 
 func (h *Handler) answerQuestion(w http.ResponseWriter, r *http.Request) {
-	q := h.questions(w, r)
+	q := h.questions(r)
 	if q == nil {
+		http.Error(w, "nothing is asked here; --ask has code ask", http.StatusNotFound)
 		return
 	}
 	var said struct {
@@ -174,21 +195,38 @@ func (h *Handler) answerQuestion(w http.ResponseWriter, r *http.Request) {
 	web.JSON(w, r, http.StatusOK, map[string]any{})
 }
 
-// ask lets the API answer a request, for as long as its login lasts.
-func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
+// api returns the one behind the page of a request's principal; nil: it has been answered.
+func (h *Handler) api(w http.ResponseWriter, r *http.Request) API {
 	whose := principal.Of(r.Context())
 	api, err := h.o.API(whose)
 	if err != nil {
 		h.o.Logger.Error("a principal cannot be served", "principal", whose.Name, "error", err)
 		http.Error(w, "the server cannot serve you now; its log says why", http.StatusServiceUnavailable)
-		return
+		return nil
 	}
-	if needsOpen {
-		if err := api.CheckOpen(r.Context(), r.PathValue("session_id")); err != nil {
-			f := fault.From(err)
-			web.JSON(w, r, web.StatusOf(err), map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint})
-			return
-		}
+	return api
+}
+
+// isRefused answers a request with an error, if there is one.
+func isRefused(w http.ResponseWriter, r *http.Request, err error) bool {
+	if err != nil {
+		f := fault.From(err)
+		web.JSON(w, r, web.StatusOf(err), map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint})
+	}
+	return err != nil
+}
+
+func (h *Handler) open(w http.ResponseWriter, r *http.Request) {
+	if api := h.api(w, r); api != nil && !isRefused(w, r, api.Wake(r.Context(), r.PathValue("session_id"))) {
+		web.JSON(w, r, http.StatusOK, map[string]any{})
+	}
+}
+
+// ask lets the API answer a request, for as long as its login lasts.
+func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
+	whose, api := principal.Of(r.Context()), h.api(w, r)
+	if api == nil || needsOpen && isRefused(w, r, api.CheckOpen(r.Context(), r.PathValue("session_id"))) {
+		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.o.Logger.Info("asked for on the page", "principal", whose.Name, "request", r.Pattern, "session", text.Shorten(r.PathValue("session_id"), 80), "run", text.Shorten(r.PathValue("run_id"), 80))
@@ -212,8 +250,12 @@ func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
 		}
 		cancel()
 	}()
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	http.StripPrefix(strings.TrimSuffix(Prefix, "/"), api).ServeHTTP(w, r.WithContext(ctx))
+}
+
+// Routes are the handler by the patterns of its requests, which need no other credential.
+func (h *Handler) Routes() map[string]http.Handler {
+	return map[string]http.Handler{"/{$}": h, Prefix: h, "GET " + iconPath: h}
 }
 
 // ServeHTTP serves a request.
@@ -258,7 +300,7 @@ func servePage(w http.ResponseWriter, status int, name string, places ...string)
 // serveFile serves a file of the page. Its type is given, because machines differ in their tables of types.
 func serveFile(name, kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", kind+"; charset=utf-8")
+		w.Header().Set("Content-Type", kind)
 		http.ServeFileFS(w, r, files, "page/"+name)
 	}
 }

@@ -76,7 +76,7 @@ func serve(t *testing.T, o Options) *served {
 func (s *served) open() string {
 	s.t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(s.t)
-	server := httpserver.New(httpserver.Options{Open: map[string]http.Handler{"/{$}": s.Handler, Prefix: s.Handler}, Logger: slog.New(slog.DiscardHandler)})
+	server := httpserver.New(httpserver.Options{Open: s.Routes(), Logger: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)
 	go func() { stopped <- server.Serve(ctx, l) }()
@@ -155,6 +155,7 @@ func (s *served) isOpen(id string) bool {
 // everything is what those alone get who are let in.
 var everything = []string{
 	"GET v1/events", "GET v1/sessions/mine/runs/x", "GET v1/sessions/mine/runs/x/displays/0", "GET v1/sessions/mine/files", "GET v1/sessions/mine/files/x",
+	"GET v1/sessions/mine/runs", "GET v1/sessions/mine/archive", "PUT v1/sessions/mine/files/x", "POST open/mine",
 	"POST v1/runs/x/cancel", "POST v1/sessions/mine/restore", "DELETE v1/sessions/mine",
 }
 
@@ -392,7 +393,7 @@ func TestOtherPagesGetAndDoNothing(t *testing.T) {
 	}
 	// Its login is for what it shows, and for no more of the interface.
 	for _, other := range []string{
-		"POST v1/sessions", "GET v1/sessions/mine", "POST v1/sessions/mine/runs", "GET v1/sessions/mine/runs", "PUT v1/sessions/mine/files/x", "POST v1/sessions/mine/files",
+		"POST v1/sessions", "GET v1/sessions/mine", "POST v1/sessions/mine/runs", "POST v1/sessions/mine/files",
 		"GET v1/runs/x", "GET v1/sessions/mine/packages", "POST v1/sessions/mine/packages", "GET v1/sql", "GET v1/openapi.json", "POST execute", "GET v1/events/../sessions", "GET v1/sessions/mine%2fruns",
 	} {
 		method, what, _ := strings.Cut(other, " ")
@@ -447,6 +448,9 @@ func TestHostileTextIsNoMarkup(t *testing.T) {
 	if a := s.get(of); json.Unmarshal([]byte(a.body), &told) != nil || len(told.Displays) != 2 || told.Displays[0].Figure != "image/svg+xml" || told.Displays[0].Version == "" ||
 		!strings.Contains(told.Stdout.Head, markup) {
 		t.Errorf("the run is told as %+v", a)
+	}
+	if list := s.get("v1/sessions/mine/runs"); len(told.Displays) > 0 && !strings.Contains(list.body, `"figure":"displays/0?version=`+told.Displays[0].Version+`"`) {
+		t.Errorf("the list lacks its figure: %+v", list)
 	}
 	figure := s.get(of + "/displays/0")
 	if figure.status != http.StatusOK || figure.header.Get("Content-Type") != "image/svg+xml" || !strings.HasPrefix(figure.header.Get("Content-Security-Policy"), "sandbox; default-src 'none'") {
@@ -567,6 +571,7 @@ func TestSessionsOfOtherServers(t *testing.T) {
 	}
 	for name, a := range map[string]answer{
 		"files": s.get("v1/sessions/theirs/files"), "a file": s.get("v1/sessions/theirs/files/x"), "close": s.order(http.MethodDelete, "v1/sessions/theirs"),
+		"all files": s.get("v1/sessions/theirs/archive"), "an upload": s.order(http.MethodPut, "v1/sessions/theirs/files/x"), "open": s.order(http.MethodPost, "open/theirs"),
 		"cancel": s.order(http.MethodPost, "v1/runs/"+going.ID+"/cancel"),
 	} {
 		should.Hold(t, a.status == http.StatusConflict && strings.Contains(a.body, "session_busy"), "%s: %+v", name, a)
@@ -579,7 +584,11 @@ func TestSessionsOfOtherServers(t *testing.T) {
 		a := s.get(what)
 		should.Hold(t, a.status == http.StatusConflict && !s.isOpen("theirs"), "looking at it opens it: %+v", a)
 	}
-	a := s.order(http.MethodDelete, "v1/sessions/theirs")
+	a := s.order(http.MethodPost, "open/theirs")
+	should.Hold(t, a.status == http.StatusOK && s.isOpen("theirs"), "a person opens it: %+v", a)
+	a = s.order(http.MethodPost, "open/none")
+	should.Hold(t, a.status == http.StatusNotFound && !s.isOpen("none"), "a session that there is not: %+v", a)
+	a = s.order(http.MethodDelete, "v1/sessions/theirs")
 	should.Hold(t, a.status == http.StatusOK, "one that nobody has open: %+v", a)
 	next("sessions", func(data string) bool { return !strings.Contains(data, "theirs") })
 }
@@ -658,7 +667,7 @@ func TestNothingIsAskedOfAnother(t *testing.T) {
 	s.login(token)
 	open, _ := d.Waiting()
 	a := s.get("questions")
-	should.Hold(t, a.status == http.StatusNotFound && !strings.Contains(a.body, "a.example"), "%+v", a)
+	should.Hold(t, a.status == http.StatusOK && a.body == `{"questions":null}`+"\n", "%+v", a)
 	a = s.do(http.MethodPost, Prefix+"questions/"+open[0].ID, `{"answer":"once"}`, "Origin", s.url, ownHeader, "1")
 	should.Hold(t, a.status == http.StatusNotFound, "%+v", a)
 	if open, _ := d.Waiting(); len(open) != 1 {

@@ -104,6 +104,9 @@ func EachInHistory(stateDir, id string, wanted func(runID string, over bool, byt
 	})
 }
 
+// FilesOf begins the mark of a run whose files went back.
+const FilesOf = "files of "
+
 // UndoneMarks returns the changed HistoryEntry.Undone marks of a session's runs. They cost less to read than the runs.
 func UndoneMarks(stateDir, id string) map[string]bool {
 	return history.ReadMarks(state.Folder(stateDir, id))

@@ -1,8 +1,10 @@
 package filelinks
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -12,6 +14,7 @@ import (
 	"html"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +23,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -237,6 +241,50 @@ func TestAPageInABrowser(t *testing.T) {
 	if got := s.do("GET", s.write(id, "a.svg", []byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`)), nil, "Sec-Fetch-Dest", "iframe"); got.header.Get("Content-Security-Policy") != policy {
 		t.Errorf("an image in a frame has the policy %q", got.header.Get("Content-Security-Policy"))
 	}
+}
+
+func TestAllFilesInAnArchive(t *testing.T) {
+	s := serve(t)
+	for name, content := range map[string]string{"a.txt": "a", "output/deep/b.txt": "b", `back\..\slash`: "c", ".hidden": "d", "output/.cache/e": "e", "empty": ""} {
+		s.write(id, name, []byte(content))
+	}
+	must.OK(t, os.Symlink("/etc/passwd", filepath.Join(s.folder(), "out")))
+	send := func(to http.ResponseWriter) error {
+		return s.SendAll(to, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), id)
+	}
+	w := httptest.NewRecorder()
+	must.OK(t, send(w))
+	archive := tar.NewReader(must.Get(gzip.NewReader(w.Body))(t))
+	got := make(map[string]string)
+	for h, err := archive.Next(); !errors.Is(err, io.EOF); h, err = archive.Next() {
+		must.OK(t, err)
+		got[h.Name] = string(must.Get(io.ReadAll(archive))(t))
+	}
+	want := map[string]string{"links/a.txt": "a", "links/output/deep/b.txt": "b", "links/back_.._slash": "c", "links/empty": ""}
+	should.Hold(t, maps.Equal(got, want), "the archive has %q", got)
+	should.Equal(t, w.Header().Get("Content-Disposition"), "attachment; filename=links.tar.gz", "the answer")
+
+	// Where the session ends meanwhile, the part that was sent does not look whole.
+	s.write(id, "large", make([]byte, 10<<20))
+	cut := &cutOff{ResponseRecorder: httptest.NewRecorder()}
+	cut.first = sync.OnceFunc(func() { s.manager.Close(context.Background()) })
+	func() {
+		defer func() { should.Equal(t, recover(), any(http.ErrAbortHandler), "it ended as if it were whole") }()
+		_ = send(cut)
+	}()
+	w = httptest.NewRecorder()
+	should.Hold(t, send(w) != nil && w.Header().Get("Content-Disposition") == "", "got %v", w.Header())
+}
+
+// cutOff calls a function at the first byte.
+type cutOff struct {
+	*httptest.ResponseRecorder
+	first func()
+}
+
+func (c *cutOff) Write(b []byte) (int, error) {
+	c.first()
+	return c.ResponseRecorder.Write(b)
 }
 
 func TestLinksThatAreRefused(t *testing.T) {

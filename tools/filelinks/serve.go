@@ -1,7 +1,9 @@
 package filelinks
 
 import (
+	"archive/tar"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -111,6 +113,42 @@ func (l *Links) Send(to http.ResponseWriter, r *http.Request, session, path stri
 		return err
 	}
 	return l.transfer(to, r, lease.SessionID, func(w *pacedWriter) error { return l.download(w, r, lease.SessionID, path) })
+}
+
+// SendAll answers a GET with all files of a session in one archive: below a folder with its name, without links and what is hidden. The
+// error, which is a fault, is the caller's to answer with.
+func (l *Links) SendAll(to http.ResponseWriter, r *http.Request, session string) error {
+	lease, err := l.o.Manager.Lease(session, false)
+	if err != nil {
+		return err
+	}
+	return l.transfer(to, r, lease.SessionID, func(w *pacedWriter) error {
+		w.Header().Set("Content-Type", "application/gzip")
+		w.Header().Set("Content-Disposition", "attachment; filename="+lease.SessionID+".tar.gz")
+		packed, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // there is that level
+		archive, begun := tar.NewWriter(packed), false
+		_, err := l.o.Manager.ExportFiles(r.Context(), lease.SessionID, func(e sandbox.Entry, content io.Reader) error {
+			if e.Kind != 'f' || strings.HasPrefix(e.Path, ".") || strings.Contains(e.Path, "/.") {
+				return nil
+			}
+			begun = true
+			name := lease.SessionID + "/" + strings.ReplaceAll(e.Path, `\`, "_") // which parts folders on Windows
+			if err := archive.WriteHeader(&tar.Header{Name: name, Size: e.SizeBytes, Mode: int64(e.Mode & 0o755), ModTime: e.Modified}); err != nil {
+				return err
+			}
+			_, err := io.CopyN(archive, content, e.SizeBytes) // what is appended meanwhile is left out
+			return err
+		})
+		switch {
+		case err == nil:
+			_ = errors.Join(archive.Close(), packed.Close()) // the client may be gone
+		case begun:
+			panic(http.ErrAbortHandler) // a part was sent, which is not to look whole
+		default:
+			w.Header().Del("Content-Disposition")
+		}
+		return err
+	})
 }
 
 // Receive puts a request's body into a session, which is made when it does not exist, as an upload link does. The error, which is a

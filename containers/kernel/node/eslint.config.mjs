@@ -29,7 +29,7 @@ const rules = {
 };
 
 const commonGlobals = ['Buffer', 'TextDecoder', 'URL', 'clearInterval', 'clearTimeout', 'console', 'performance', 'process', 'setImmediate', 'setInterval', 'setTimeout'];
-const browserGlobals = ['EventSource', 'Node', 'ResizeObserver', 'URL', 'URLSearchParams', 'addEventListener', 'document', 'fetch', 'innerWidth', 'location', 'navigator', 'parent', 'setInterval', 'setTimeout', 'clearTimeout'];
+const browserGlobals = ['Blob', 'EventSource', 'Node', 'ResizeObserver', 'URL', 'URLSearchParams', 'addEventListener', 'confirm', 'document', 'fetch', 'innerWidth', 'location', 'navigator', 'parent', 'setInterval', 'setTimeout', 'clearTimeout'];
 
 export default [
   { ignores: ['**/node_modules/'] },

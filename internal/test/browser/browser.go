@@ -101,7 +101,7 @@ func (p *Tab) read(from *bufio.Reader) {
 			Error  json.RawMessage
 			Params struct {
 				Request          struct{ URL string }
-				Entry            struct{ Level, Text string }
+				Entry            struct{ Level, Text, URL string }
 				ExceptionDetails json.RawMessage
 			}
 		}
@@ -117,7 +117,7 @@ func (p *Tab) read(from *bufio.Reader) {
 		case m.Method == "Network.requestWillBeSent":
 			p.loaded = append(p.loaded, m.Params.Request.URL)
 		case m.Method == "Log.entryAdded" && m.Params.Entry.Level == "error":
-			p.said = append(p.said, m.Params.Entry.Text)
+			p.said = append(p.said, m.Params.Entry.Text+" "+m.Params.Entry.URL)
 		case m.Method == "Runtime.exceptionThrown":
 			p.said = append(p.said, string(m.Params.ExceptionDetails))
 		}
@@ -191,7 +191,7 @@ func (p *Tab) Press(key string) {
 // TabTo presses Tab until what has the focus is as wanted, which it does not do for ever.
 func (p *Tab) TabTo(wanted string) {
 	p.t.Helper()
-	for range 60 {
+	for range 120 {
 		if p.See("(e => "+wanted+")(document.activeElement)") == true {
 			return
 		}

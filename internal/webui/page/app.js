@@ -1,8 +1,8 @@
 // The page: the sessions, and one of them with its runs, its files and its network log.
-import {address, ask, attempt, button, byId, bytes, isGiven, make, order, say, time, visible} from "./dom.js";
+import {address, ask, attempt, byId, bytes, fillTable, isGiven, make, order, say, time, visible} from "./dom.js";
+import {clearFiles, showFiles} from "./files.js";
 import {watchQuestions} from "./questions.js";
-import {begin, fileLink, showLive, showRuns, showWaysBack} from "./runs.js";
-import {showVersions} from "./versions.js";
+import {begin, showLive, showRuns, showWaysBack} from "./runs.js";
 
 let chosen = null; // the session that is shown
 let sessions = new Map();
@@ -53,12 +53,10 @@ function showSessions(list) {
 	showWaysBack();
 }
 
-const goesBack = run => !!sessions.get(chosen)?.files_can_go_back_before.includes(run) || !!sessions.get(chosen)?.kernels.some(k => k.can_go_back_before.includes(run));
-
 const describe = s => {
-	const kernels = s.kernels.filter(k => k.state !== "not started").map(k => `${k.language} ${k.state}`).join(", ");
+	const kernels = s.kernels.filter(k => k.state !== "not started").map(k => k.state === "kept" ? `${k.language} variables kept` : `${k.language} ${k.state}`).join(", ");
 	const stay = s.pinned ? "; pinned" : s.state === "asleep" && s.kept_until ? `; kept until ${new Date(s.kept_until).toLocaleDateString()}` : "";
-	const open = s.state === "asleep" ? "asleep" : s.owner === "none" ? "open in no server" : `open in ${s.owner}`;
+	const open = s.state === "asleep" || s.owner === "none" ? "asleep" : `open in ${s.owner}`;
 	return open + (kernels ? `; ${kernels}` : "") + stay + (s.place ? `; place: ${s.place}` : "");
 };
 
@@ -73,8 +71,9 @@ function showFacts() {
 		isGiven(s.size_bytes) ? `; files: ${bytes(s.size_bytes)}` : "", ...s.named ? [] : [" ", make("small", {className: "id"}, s.session_id)]);
 	byId("elsewhere").textContent = s.here ? "" : {
 		"another server": "The server that has this session open does not answer. Output is shown here once its run is over.",
-		"none": "No server has this session open. Its runs are shown; its files and its network log are not.",
+		"none": "No server has this session open. Its runs are shown; its files are once it is open here.",
 	}[s.owner] ?? "";
+	byId("open").hidden = s.here || s.owner !== "none";
 	byId("close").disabled = s.owner === "another server" && !s.here;
 	byId("files").hidden = byId("network").hidden = !s.here;
 }
@@ -89,45 +88,16 @@ function choose() {
 	if (location.hash && !location.hash.startsWith("#/")) return; // it leads to a part of the page
 	chosen = named();
 	document.body.classList.toggle("chosen", chosen !== null);
-	begin(chosen, () => !!sessions.get(chosen)?.here, goesBack);
+	begin(chosen, () => sessions.get(chosen));
 	say("");
 	byId("files").open = byId("network").open = false;
-	byId("network-note").textContent = byId("files-note").textContent = "";
+	clearFiles(chosen);
+	byId("network-note").textContent = "";
 	byId("network-rows").replaceChildren();
 	document.querySelectorAll("nav a").forEach(a => a.toggleAttribute("aria-current", a.dataset.session === chosen));
 	showFacts();
 	listen();
 }
-
-const fillTable = (id, rows) => {
-	byId(id).replaceChildren(...rows.map(cells => make("tr", {}, ...cells.map(c => make("td", {}, c)))));
-	byId(id).closest("table").hidden = !rows.length;
-};
-
-// listFiles asks for all files: a list has those of input/ only where there are no others, or by their pattern.
-async function listFiles(session) {
-	const of = address("sessions", session, "files");
-	const [list, uploads] = await Promise.all([ask(of), ask(`${of}?glob=input/**`)]);
-	if (list.artifacts.every(f => f.path.startsWith("input/"))) return uploads;
-	return {
-		artifacts: [...list.artifacts, ...uploads.artifacts].sort((a, b) => b.modified.localeCompare(a.modified)),
-		total: list.total + uploads.total, complete: list.complete && uploads.complete,
-		notes: [...new Set([...list.notes ?? [], ...uploads.notes ?? []])],
-	};
-}
-
-const showFiles = () => attempt(async () => {
-	const session = chosen;
-	const list = await listFiles(session);
-	if (chosen !== session) return;
-	byId("files-note").textContent = [
-		list.total ? "" : "There are none.",
-		list.total > list.artifacts.length ? `The newest ${list.artifacts.length} of ${list.total}.` : "",
-		list.complete ? "" : "There are more than were looked at.",
-		...list.notes ?? [],
-	].filter(Boolean).join(" ");
-	fillTable("file-rows", list.artifacts.map(f => [fileLink(f), bytes(f.size_bytes), time(f.modified), button("Versions", {}, () => showVersions(session, f.path))]));
-});
 
 const verdict = e => {
 	const how = e.rule?.startsWith("asked: ") ? e.rule : "allowed";
@@ -147,13 +117,12 @@ function showNetwork(log) {
 const showEverybody = () => attempt(async () => {
 	const list = (await ask(`${address("sessions")}?all=true`)).sessions.filter(s => isGiven(s.runs_now));
 	byId("everybody-note").textContent = list.length ? "" : "No running server has any open that you may see.";
-	fillTable("everybody-rows", list.map(s => [s.principal ?? "you", s.session_id, bytes(s.memory_limit_bytes), `${s.cpu_limit}`,
-		isGiven(s.size_bytes) ? bytes(s.size_bytes) : "", `${s.runs_now}`, `${s.runs_last_hour}`, time(s.last_used)]));
+	byId("everybody-rows").replaceChildren(...list.map(s => make("li", {}, make("span", {className: "text"}, `${s.principal ?? "you"}: ${s.session_id}`),
+		make("small", {}, `at most ${bytes(s.memory_limit_bytes)} of memory and ${s.cpu_limit} processors; ${isGiven(s.size_bytes) ? `files: ${bytes(s.size_bytes)}; ` : ""}${s.runs_now} runs now, ${s.runs_last_hour} in an hour; used `, time(s.last_used)))));
 });
 byId("everybody").addEventListener("toggle", () => { if (byId("everybody").open) showEverybody(); });
 
-byId("files").addEventListener("toggle", () => { if (byId("files").open) showFiles(); });
-byId("reload").addEventListener("click", showFiles);
+byId("open").addEventListener("click", () => attempt(() => order("POST", `/ui/open/${encodeURIComponent(chosen)}`)));
 byId("close").addEventListener("click", () => {
 	byId("closing-name").textContent = visible(nameOf(sessions.get(chosen)));
 	byId("closing").returnValue = "";

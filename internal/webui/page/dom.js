@@ -26,6 +26,12 @@ export function arrange(list, children) {
 	while (list.children.length > children.length) list.lastChild.remove();
 }
 
+// fillTable shows a table of cells, or none.
+export const fillTable = (id, rows) => {
+	byId(id).replaceChildren(...rows.map(cells => make("tr", {}, ...cells.map(c => make("td", {}, c)))));
+	byId(id).closest("table").hidden = !rows.length;
+};
+
 export const isGiven = value => value !== null && value !== undefined;
 
 export const bytes = n => {
@@ -75,11 +81,14 @@ export async function ask(url, options) {
 	if (answer.ok) return JSON.parse(text);
 	let wrong;
 	try { wrong = JSON.parse(text); } catch { wrong = {message: text, hint: ""}; }
-	throw new Error(`${wrong.message} ${wrong.hint}`);
+	throw Object.assign(new Error(`${wrong.message} ${wrong.hint}`), {code: wrong.code});
 }
 
-export const order = (method, url, body) => ask(url, {method, headers: {"X-Sandbox-Page": "1"}, body: body && JSON.stringify(body)});
+export const order = (method, url, body) => ask(url, {method, headers: {"X-Sandbox-Page": "1"}, body: body instanceof Blob ? body : body && JSON.stringify(body)});
 
 // say shows what went wrong, or that nothing did.
-export const say = (text, where = "wrong") => { byId(where).textContent = visible(text); };
+export const say = (text, where = "wrong") => {
+	byId(where).textContent = visible(text);
+	if (where === "wrong") byId("done").textContent = "";
+};
 export const attempt = async (work, where) => { say("", where); try { await work(); } catch (e) { say(e.message, where); } };

@@ -25,20 +25,20 @@ function card(open) {
 
 async function show() {
 	const {questions} = await ask("/ui/questions");
+	if (!questions) return false;
 	const waiting = new Set(questions.map(o => o.id));
 	for (const id of cards.keys()) if (!waiting.has(id)) cards.delete(id);
 	for (const open of questions) if (!cards.has(open.id)) cards.set(open.id, card(open));
 	arrange(byId("questions").querySelector("ul"), [...cards.values()]);
 	byId("questions").hidden = !cards.size;
 	document.title = cards.size ? "Code asks – Code sandbox" : "Code sandbox";
+	return true;
 }
 
 // watchQuestions shows what is asked, as long as code may ask.
 export async function watchQuestions() {
-	const first = await fetch("/ui/questions").catch(() => null);
-	if (first?.status === 404) return;
 	for (;;) {
-		try { await show(); } catch { /* the page says elsewhere that the server is gone */ }
+		try { if (!await show()) return; } catch { /* the page says elsewhere that the server is gone */ }
 		await new Promise(done => setTimeout(done, every));
 	}
 }

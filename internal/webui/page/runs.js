@@ -1,19 +1,21 @@
 // The runs of the session that is shown.
 import {address, arrange, ask, attempt, button, byId, bytes, copyButton, isGiven, make, order, seconds, time, visible} from "./dom.js";
 import {highlight} from "./highlight.js";
+import {askToUndo, wayBack} from "./undo.js";
 import {showVersions} from "./versions.js";
 
 let session = null; // whose runs these are
-let isHere = () => false;
-let canGoBack = () => false;
+let about = () => undefined; // what is known of the session
 let live = {};
 let total = 0;
+let listed = []; // the newest first
+let goesOn = false; // the list, with older ones than the newest
 const shown = new Map(); // by run: its item in the list, and what is known of it
+const isHere = () => !!about()?.here;
 
-// begin empties the list for a session. here says whether this server has it open, and goesBack whether its files or
-// variables can go back before a run.
-export function begin(id, here, goesBack) {
-	[session, isHere, canGoBack, live, total] = [id, here, goesBack, {}, 0];
+// begin empties the list for a session. of returns what is known of that.
+export function begin(id, of) {
+	[session, about, live, total, listed, goesOn] = [id, of, {}, 0, [], false];
 	shown.clear();
 	byId("runs").replaceChildren();
 	byId("runs-note").textContent = "";
@@ -26,10 +28,12 @@ const isFailed = run => !(run.status in tones);
 export function showRuns(list) {
 	const isFirst = shown.size === 0;
 	const ended = list.runs.some(run => run.status !== "running" && shown.get(run.run_id)?.run.status === "running");
-	const there = new Set(list.runs.map(run => run.run_id));
+	const newest = new Set(list.runs.map(run => run.run_id));
+	listed = [...list.runs, ...listed.filter(run => goesOn && !newest.has(run.run_id))];
+	const there = new Set(listed.map(run => run.run_id));
 	for (const id of shown.keys()) if (!there.has(id)) shown.delete(id);
 	total = list.total;
-	list.runs.forEach((run, at) => {
+	listed.forEach((run, at) => {
 		const known = shown.get(run.run_id);
 		const item = known ?? newItem(run.run_id);
 		shown.set(run.run_id, item);
@@ -37,16 +41,30 @@ export function showRuns(list) {
 			item.run = run;
 			item.summary.replaceChildren(make("strong", {className: tones[run.status] ?? "bad"}, run.status.replaceAll("_", " ")), " ",
 				make("code", {className: "text"}, run.title), " ",
-				make("span", {className: "dim"}, run.language, ", ", time(run.started), run.duration_ms ? `, ${seconds(run.duration_ms / 1000)}` : "", run.undone ? ", undone" : ""));
-			item.element.classList.toggle("undone", !!run.undone);
+				make("span", {className: "dim"}, run.language, ", ", time(run.started), run.duration_ms ? `, ${seconds(run.duration_ms / 1000)}` : "", stateOf(run)),
+				...run.figure ? [make("img", {className: "thumbnail", src: `${address("sessions", session, "runs", run.run_id)}/${run.figure}`, alt: "", loading: "lazy"})] : []);
+			item.element.classList.toggle("undone", !!run.undone && !run.copy);
 			if (item.details.open) fill(item);
 		}
 		if (!known && (at === 0 || !isFirst && run.status === "running")) item.details.open = true;
 	});
-	arrange(byId("runs"), list.runs.map(run => shown.get(run.run_id).element));
+	arrange(byId("runs"), listed.map(run => shown.get(run.run_id).element));
 	choose();
 	return ended;
 }
+
+// stateOf says what became of a run's changes.
+const stateOf = run => run.copy && run.undone ? ", in a copy" : run.undone ? ", undone" : run.files_undone ? ", its files undone" : "";
+
+// showOlder adds those that come before the oldest in the list.
+const showOlder = () => attempt(async () => {
+	const of = session;
+	const list = await ask(`${address("sessions", of, "runs")}?before=${listed.at(-1).run_id}`);
+	if (session !== of) return;
+	goesOn = true;
+	showRuns({runs: [...listed, ...list.runs.filter(run => !shown.has(run.run_id))], total: list.total});
+});
+byId("older").addEventListener("click", showOlder);
 
 // choose shows those runs alone that are searched for.
 function choose() {
@@ -60,8 +78,9 @@ function choose() {
 	byId("runs-note").textContent = [
 		total ? "" : "Nothing has run here yet.",
 		seen < shown.size ? `${seen} of ${shown.size} are shown.` : "",
-		total > shown.size ? `These are the newest of ${total}.` : "",
+		total > shown.size ? `These are the newest ${shown.size} of ${total}.` : "",
 	].filter(Boolean).join(" ");
+	byId("older").hidden = total <= shown.size;
 }
 
 function newItem(id) {
@@ -81,19 +100,21 @@ async function fill(item) {
 		if (!item.code.hasChildNodes()) item.code.append(copyButton("the code", () => visible(run.code)), make("pre", {className: "code"}, ...highlight(run.code, run.language)));
 		showActions(item);
 		showResult(item, asked.status === "running" && live[item.id] || run);
-		item.rest.replaceChildren(...filesOf(asked.files), ...run.hint ? [make("p", {className: "note text"}, run.hint)] : [], make("p", {className: "id"}, item.id));
+		item.rest.replaceChildren(...filesOf(asked.files, run.artifacts), ...run.hint ? [make("p", {className: "note text"}, run.hint)] : [], make("p", {className: "id"}, item.id));
 	} catch (e) {
 		item.rest.replaceChildren(make("p", {className: "wrong text"}, e.message));
 	}
 }
 
 // filesOf shows what a run did to files, if it did anything.
-function filesOf(files) {
-	if (!files || !(files.added + files.changed + files.removed)) return [];
-	const shared = files.with?.length ? `, perhaps by ${files.with.join(", ")}` : "";
-	return [make("p", {className: "dim"}, `files: ${files.added} added, ${files.changed} changed, ${files.removed} removed${shared}`),
-		make("ul", {}, ...(files.paths ?? []).map(t => make("li", {className: "text"}, `${t.how} `,
-			isHere() ? button(t.path, {title: "Its versions"}, () => showVersions(session, t.path)) : t.path)))];
+function filesOf(did, artifacts) {
+	const sizes = new Map(artifacts.map(f => [f.path, f.size_bytes]));
+	const rows = [...did?.paths ?? [], ...artifacts.filter(f => !did?.paths?.some(t => t.path === f.path))].map(f => make("li", {className: "row text"},
+		f.how === "removed" ? make("span", {}, f.path) : fileLink(f), make("span", {className: "dim"}, [f.how, bytes(sizes.get(f.path))].filter(Boolean).join(", ")),
+		...isHere() ? [button("Versions", {ariaLabel: visible(`Versions of ${f.path}`)}, () => showVersions(session, f.path))] : []));
+	if (!rows.length) return [];
+	const shared = did?.with?.length ? `, perhaps by ${did.with.join(", ")}` : "";
+	return [make("p", {className: "dim"}, did ? `files: ${did.added} added, ${did.changed} changed, ${did.removed} removed${shared}` : "files"), make("ul", {className: "files"}, ...rows)];
 }
 
 // orderButton is a button that has the server do something, once.
@@ -106,20 +127,14 @@ const orderButton = (label, properties, act) => make("p", {}, button(label, prop
 function showActions(item) {
 	const actions = [];
 	if (item.run.status !== "running") {
-		if (isHere() && canGoBack(item.id)) {
-			actions.push(orderButton("Undo to here", {title: "Files and variables become what they were before this run. For files that can be undone too."},
-				async () => {
-					await order("POST", address("sessions", session, "restore"), {run_id: item.id});
-					item.actions.replaceChildren();
-					showActions(item);
-				}));
-		}
+		const way = wayBack(about(), item.run, listed);
+		if (way) actions.push(make("p", {}, button(way.label, {disabled: way.waits, title: way.waits ? "When nothing runs in the session any more" : ""}, () => askToUndo(session, way))));
 	} else if (isHere()) {
 		actions.push(orderButton("Cancel the run", {className: "danger"}, () => order("POST", `${address("runs", item.id, "cancel")}?wait_seconds=0&session_id=${encodeURIComponent(session)}`)));
 	} else {
 		actions.push(make("p", {className: "note"}, "What it prints is not known here while it runs."));
 	}
-	const labels = list => list.map(e => e.textContent).join();
+	const labels = list => list.map(e => e.textContent + e.firstChild.disabled).join();
 	if (labels([...item.actions.children]) !== labels(actions)) item.actions.replaceChildren(...actions); // what is focused stays so
 }
 
@@ -168,7 +183,7 @@ const frameOf = path => make("figure", {},
 function showResult(item, r) {
 	item.follow = [];
 	const parts = [], frames = [];
-	for (const [heading, stream] of [["output", r.stdout], ["errors", r.stderr]]) {
+	for (const [heading, stream] of [["output", r.stdout], ["stderr", r.stderr]]) {
 		if (!stream.head && !stream.tail) continue;
 		parts.push(block(item, heading, stream.head + (stream.omitted_bytes > 0 ? `\n… ${bytes(stream.omitted_bytes)} left out …\n` : "") + stream.tail));
 		if (stream.path) parts.push(part(item, `all ${heading}`, () => make("p", {}, "all of it: ", fileLink(stream))));
@@ -193,10 +208,6 @@ function showResult(item, r) {
 		if (!isPage(f.path) || frames.includes(f.path) || frames.length >= mostFrames) continue;
 		frames.push(f.path);
 		parts.push(part(item, `frame ${f.path} ${f.size_bytes} ${f.modified}`, () => frameOf(f.path)));
-	}
-	if (r.artifacts.length) {
-		parts.push(make("section", {}, make("p", {className: "dim"}, "files"),
-			make("ul", {}, ...r.artifacts.map(f => make("li", {className: "text"}, fileLink(f), " ", bytes(f.size_bytes))))));
 	}
 	parts.push(...r.notes.map(note => make("p", {className: "note text"}, note)));
 	arrange(item.output, parts);
