@@ -82,7 +82,10 @@ class Sandbox:
         self.process.terminate()
         self.process.wait()
         for transport in ("stdio", "http"):
-            subprocess.run([self.folder / "code-sandbox-mcp", "sessions", "close", "analyst", "--state-dir", self.folder / transport], capture_output=True)
+            sessions, where = [self.folder / "code-sandbox-mcp", "sessions"], ["--state-dir", self.folder / transport]
+            kept = json.loads(subprocess.run([*sessions, "list", "--json", *where], check=True, capture_output=True).stdout)["sessions"]
+            for session in kept:
+                subprocess.run([*sessions, "close", session["session_id"], *where], check=True, capture_output=True)
 
 
 def run(sandbox, name, transport, python):
