@@ -42,7 +42,7 @@ NAMES = {
     "e2b_js": ("E2B's SDK, JavaScript", ["e2b@2.45.0"], "E2B/packages/js-sdk", [*VITEST, "--project", "unit", "tests/sandbox"]),
     "interpreter_js": ("E2B's code interpreter, JavaScript", ["@e2b/code-interpreter@2.7.1"], "code-interpreter/js", VITEST),
     "e2b_python": ("E2B's SDK, Python", ["e2b==2.45.1"], "E2B/packages/python-sdk", [*PYTEST, "tests/sync/api_sync", "tests/sync/sandbox_sync"]),
-    "interpreter_python": ("E2B's code interpreter, Python", ["e2b-code-interpreter==2.9.1", "matplotlib"], "code-interpreter/python", [*PYTEST, "tests"]),
+    "interpreter_python": ("E2B's code interpreter, Python", ["e2b-code-interpreter==2.9.1", "e2b==2.45.1", "matplotlib"], "code-interpreter/python", [*PYTEST, "tests"]),
 }
 TESTING = ["pytest", "pytest-asyncio", "pytest-dotenv", "pytest-timeout", "pytest-xdist"]
 COUNT = "print('primes:', sum(all(n % d for d in range(2, n)) for n in range(2, 1000)))"
