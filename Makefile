@@ -141,7 +141,7 @@ $(UV)/bin/uv:
 	python3 -m venv $(UV) && $(UV)/bin/pip install --quiet uv==$(UV_VERSION)
 
 # The programs of examples/python with a scripted model, each in an environment of its own; CLIENTS names some. It needs the images, and
-# prints the table of docs/clients.md.
+# prints the table of docs/frameworks.md.
 .PHONY: test-clients
 test-clients: deps-test build $(UV)/bin/uv
 	$(BIN) setup
@@ -154,6 +154,13 @@ test-workers: deps-test build
 	python3 -m venv bin/workers && bin/workers/bin/pip install --quiet aiohttp==3.14.5 anthropic==2.14.0
 	for worker in codex claude; do for plant in "" --plant; do \
 	  bin/workers/bin/python internal/test/worker/trial.py $(BIN) $$worker $$plant || exit 1; done; done
+
+# Frameworks with the lines of docs/frameworks.md, and suites that others wrote for sandboxes, by E2B's API and MCP; STRANGERS names some. It
+# needs the images, fetches the vendor's suites, and fails where the page's table says otherwise.
+.PHONY: test-strangers
+test-strangers: deps-test build $(UV)/bin/uv
+	$(BIN) setup
+	PATH="$(CURDIR)/$(UV)/bin:$$PATH" python3 internal/test/strangers/strangers.py bin/code-sandbox-server $(STRANGERS)
 
 bench: deps-test build
 	$(BIN) setup

@@ -126,12 +126,12 @@ func TestConformanceOverHTTP(t *testing.T) {
 
 const n8nDir = "n8n"
 
-// readSnippets are the scripts of docs/clients.md.
-var readSnippets = regexp.MustCompile("(?s)\n```js\n(.*?)\n```\n")
+// readSnippets are the scripts of docs/frameworks.md that use MCP, without what E2B's page is for.
+var readSnippets = regexp.MustCompile("(?s)JavaScript\n\n```js\n(.*?)\n```\n")
 
 func TestSnippetsOfClients(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../docs/clients.md")
+	page, err := os.ReadFile("../../../docs/frameworks.md")
 	must.OK(t, err)
 	snippets := readSnippets.FindAllSubmatch(page, -1)
 	should.Equal(t, len(snippets), 2)

@@ -19,6 +19,7 @@ TRIES = 8
 
 class Model:
     """One conversation: a step is done when its answer has come, or after a few calls in vain."""
+    said = "done"  # the last words
 
     def __init__(self, steps):
         self.left = list(steps)
@@ -80,7 +81,7 @@ class Model:
 
     def finish(self):
         """How the conversation ends where a framework has a tool for that."""
-        return ("final_answer", {"answer": "done"}) if "final_answer" in self.tools else None
+        return ("final_answer", {"answer": self.said}) if "final_answer" in self.tools else None
 
 
 class Programs(Model):
@@ -107,8 +108,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path.endswith("/responses"):
+            return self.whole(request)
         if not self.path.endswith("/chat/completions"):
-            return self.reply(404, "application/json", json.dumps({"error": {"message": "chat completions alone: " + self.path}}))
+            return self.reply(404, "application/json", json.dumps({"error": {"message": "neither chat completions nor responses: " + self.path}}))
         self.server.requests.append(request)
         message, reason = self.message(request)
         body = {"id": "c1", "created": 1, "model": request["model"], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}
@@ -118,6 +121,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
         chunk = body | {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": message, "finish_reason": reason}]}
         self.reply(200, "text/event-stream", f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n")
 
+    def whole(self, request):
+        """The same by OpenAI's newer API, whole answers alone."""
+        asked = {"messages": [{"content": item} for item in request["input"]], "tools": [{"function": tool} for tool in request.get("tools", [])]}
+        message, _ = self.message(asked)
+        items = [{"type": "function_call", "status": "completed", "id": "f" + call["id"], "call_id": call["id"], **call["function"]} for call in message.get("tool_calls", [])]
+        items = items or [{"type": "message", "status": "completed", "id": "m1", "role": "assistant", "content": [{"type": "output_text", "text": message["content"], "annotations": []}]}]
+        usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        self.reply(200, "application/json", json.dumps({"id": f"r{len(request['input'])}", "object": "response", "created_at": 1, "status": "completed", "model": request["model"], "output": items, "usage": usage, "parallel_tool_calls": False, "tool_choice": "auto", "tools": []}))
+
     def message(self, request):
         model, system = self.server.model, str(request["messages"][0]["content"])
         if "next_tool_name" in system or "[[ ##" in system:
@@ -125,7 +137,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return {"role": "assistant", "content": fields(call, system)}, "stop"
         call = model.answer(request) or model.finish()
         if not call:
-            return {"role": "assistant", "content": "done"}, "stop"
+            return {"role": "assistant", "content": model.said}, "stop"
         function = {"name": call[0], "arguments": json.dumps(call[1])}
         calls = [{"index": 0, "id": f"call_{len(request['messages'])}", "type": "function", "function": function}]
         return {"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"

@@ -34,12 +34,12 @@ def lock(name):
                     program(name), "--output-file", HERE / f"locks/{name}.txt"], check=True)
 
 
-def install(name):
+def install(name, environments=ENVIRONMENTS, locks=HERE / "locks"):
     """Give the Python of a program's environment, with what its lock has and nothing else."""
-    python = ENVIRONMENTS / name / "bin" / "python"
+    python = environments / name / "bin" / "python"
     if not python.exists():
-        subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, ENVIRONMENTS / name], check=True)
-    subprocess.run(["uv", "pip", "sync", "--quiet", "--python", python, HERE / f"locks/{name}.txt"], check=True)
+        subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, environments / name], check=True)
+    subprocess.run(["uv", "pip", "sync", "--quiet", "--python", python, locks / f"{name}.txt"], check=True)
     return python
 
 
@@ -82,7 +82,10 @@ class Sandbox:
         self.process.terminate()
         self.process.wait()
         for transport in ("stdio", "http"):
-            subprocess.run([self.folder / "code-sandbox-mcp", "sessions", "close", "analyst", "--state-dir", self.folder / transport], capture_output=True)
+            sessions, where = [self.folder / "code-sandbox-mcp", "sessions"], ["--state-dir", self.folder / transport]
+            kept = json.loads(subprocess.run([*sessions, "list", "--json", *where], check=True, capture_output=True).stdout)["sessions"]
+            for session in kept:
+                subprocess.run([*sessions, "close", session["session_id"], *where], check=True, capture_output=True)
 
 
 def run(sandbox, name, transport, python):
