@@ -168,6 +168,12 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 	}
 	r := &Restoration{SessionID: s.id, Run: target.Info(), Copy: target.Copy && target.Undone, Before: before, Copies: copies}
 	marks := make(map[string]bool)
+	if len(since) > 0 {
+		marks[answer.ID+behind+since[len(since)-1].RunID] = true
+	}
+	if parts.Files && strings.HasPrefix(target.RunID, runs.RestorePrefix) {
+		since = s.sinceRestore(target.RunID, since, answer.ID, marks)
+	}
 	if r.Copy {
 		marks[target.RunID] = false
 	}
@@ -181,6 +187,7 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 		}
 		if parts.Files {
 			marks[runs.FilesOf+e.RunID] = true
+			marks[answer.ID+undid+e.RunID] = true
 		}
 		r.Undone = append(r.Undone, e.Info())
 		if e.Result == nil || parts.Files {
@@ -194,6 +201,27 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 	}
 	s.uses.Mark(marks)
 	return r, nil
+}
+
+// A restore of files has marks of its own: of the last run before it, and of the runs whose files it took back or, where it undid such a
+// restore, brought back.
+const (
+	behind = " is behind "
+	undid  = " undid "
+)
+
+// sinceRestore returns those of a session's runs that are behind an earlier restore of files, and adds the marks of the one that undoes it.
+func (s *session) sinceRestore(id string, all []*HistoryEntry, by string, marks map[string]bool) []*HistoryEntry {
+	var since []*HistoryEntry
+	for mark, value := range runs.UndoneMarks(s.config.StateDir, s.id) {
+		if run, is := strings.CutPrefix(mark, id+undid); is {
+			marks[runs.FilesOf+run], marks[by+undid+run] = !value, !value
+		}
+		if run, is := strings.CutPrefix(mark, id+behind); is {
+			since = all[1+slices.IndexFunc(all, func(e *HistoryEntry) bool { return e.RunID == run }):]
+		}
+	}
+	return since
 }
 
 // mostUndone bounds the runs among which those that changed something are looked for.

@@ -271,3 +271,55 @@ func endOf(t *testing.T, run *Run) *Result {
 	res := must.Get(run.Result())(t)
 	return res
 }
+
+// A restore of files is undone by its own id: then nothing but the runs behind it has gone, and what it took back is there again.
+func TestARestoreIsUndone(t *testing.T) {
+	e := newEngine(t)
+	e.play(func(p peer) {
+		p.ready(nil)
+		var order []string
+		for {
+			m, ok := p.next()
+			if !ok {
+				return
+			}
+			if m.Type != "run" && m.Type != "restore" {
+				continue
+			}
+			order = append(order, m.ID)
+			p.say(map[string]any{"type": "versions", "runs": order})
+			if m.Type == "run" {
+				p.done(m.ID, nil)
+			} else {
+				p.say(map[string]any{"type": "restored", "id": m.ID, "run": m.Run, "files": map[string]any{"restored": 1}})
+			}
+		}
+	})
+	config := testConfig(t, e)
+	config.UndoBytes = 1 << 20
+	m := newTestManager(t, config)
+	ids := make(map[string]string)
+	run := func(code string) { ids[code] = mustRun(t, m, RunOptions{Code: code, SessionID: "mine"}).RunID }
+	back := func(id, undone, marked string) string {
+		t.Helper()
+		r, err := m.Restore(t.Context(), WayBack{SessionID: "mine", RunID: id, Parts: Parts{Files: true}}, func() {})
+		must.OK(t, err)
+		should.Equal(t, linesOf(r.Undone), undone, "runs")
+		marks, found := runs.UndoneMarks(config.StateDir, "mine"), ""
+		for _, code := range []string{"a", "b", "c", "d"} {
+			if marks[runs.FilesOf+ids[code]] {
+				found += code
+			}
+		}
+		should.Equal(t, found, marked, "marks")
+		return r.Files.RestoreID
+	}
+	for _, code := range []string{"a", "b", "c"} {
+		run(code)
+	}
+	first := back(ids["b"], "b c", "bc")
+	second := back(first, "", "")
+	run("d")
+	third := back(second, "d", "bcd")
+	back(third, "", "")
+}
