@@ -145,7 +145,7 @@ func loadImages(ctx context.Context, on engine.Engine, file string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	return server.WithImages(ctx, on, func(connection context.Context) error {
 		refs, err := setup.Load(connection, f)
 		if err != nil {

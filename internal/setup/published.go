@@ -140,7 +140,7 @@ type failing struct {
 
 func (f *failing) Read(p []byte) (int, error) {
 	n, err := f.Reader.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // zstd's own
+	if err != nil && err != io.EOF {
 		f.err = err
 	}
 	return n, err
