@@ -544,6 +544,18 @@ func TestWhatAResultTells(t *testing.T) {
 	}
 }
 
+func TestAValueHasItsPicture(t *testing.T) {
+	drawn := sandbox.Display{Data: map[string][]byte{"image/png": []byte(pngHead + part("tEXt", chartText+`{"text":"<Figure>"}`) + part("IEND", ""))}}
+	for value, want := range map[string]string{"<Figure>": "true", "5": "false true"} {
+		var main []string
+		for _, line := range linesOf(&sandbox.Result{Displays: []sandbox.Display{drawn}, Value: &value}, secrets.New(nil)) {
+			main = append(main, fmt.Sprint(line["is_main_result"]))
+			should.Hold(t, (line["png"] != nil) == (len(main) == 1) && line["text"] != nil, "%s: %v", value, line)
+		}
+		should.Equal(t, strings.Join(main, " "), want, "%s", value)
+	}
+}
+
 func done[T any](value T, err error) T {
 	if err != nil {
 		panic(err)

@@ -337,24 +337,8 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 		fail(err)
 		return
 	}
-	var value object
-	for _, display := range res.Displays {
-		switch line := resultLine(display, mask); {
-		case line == nil:
-		case line["is_main_result"] == true: // what is told of the value beside its text
-			value = line
-		default:
-			out.send(line)
-		}
-	}
-	if res.Value != nil {
-		if value == nil {
-			value = object{"type": "result", "is_main_result": true}
-		}
-		value["text"] = unquoted(*res.Value)
-	}
-	if value != nil {
-		out.send(value)
+	for _, line := range linesOf(res, mask) {
+		out.send(line)
 	}
 	switch {
 	case res.Error != nil:
@@ -481,6 +465,37 @@ func tell(line object, told []byte) (isMain bool) {
 		}
 	}
 	return string(found["main"]) == "true"
+}
+
+// linesOf returns the lines of a run's displays, and behind them that of its value, which has what is told or drawn of the value: a picture with
+// its text is one.
+func linesOf(res *sandbox.Result, mask *secrets.Masker) (lines []object) {
+	var value object
+	for _, display := range res.Displays {
+		line := resultLine(display, mask)
+		var text string
+		if told, is := line["text"].(json.RawMessage); is && res.Value != nil && line["png"] != nil {
+			_ = json.Unmarshal(told, &text)
+		}
+		switch {
+		case line == nil:
+		case line["is_main_result"] == true, text != "" && text == unquoted(*res.Value) && value == nil:
+			value = line
+		default:
+			lines = append(lines, line)
+		}
+	}
+	if res.Value != nil {
+		if value == nil {
+			value = object{"type": "result"}
+		}
+		value["text"] = unquoted(*res.Value)
+	}
+	if value != nil {
+		value["is_main_result"] = true
+		lines = append(lines, value)
+	}
+	return lines
 }
 
 func resultLine(display sandbox.Display, mask *secrets.Masker) object {

@@ -3,6 +3,7 @@
 # session's own to change.
 import importlib.abc
 import importlib.util
+import io
 import json
 import os
 import re
@@ -160,12 +161,23 @@ def hook_boxes(module):
 def hook_images(module):
     original = module.Image.save
 
+    def png(self):  # with its text, as figures have it
+        from PIL.PngImagePlugin import PngInfo
+
+        told, picture = PngInfo(), io.BytesIO()
+        told.add_text("chart", json.dumps({"text": repr(self)}))
+        try:
+            original(self, picture, "PNG", compress_level=1, pnginfo=told)
+        except Exception:  # a mode that PNG does not have
+            return None
+        return picture.getvalue()
+
     def save(self, fp, *args, **kwargs):
         original(self, fp, *args, **kwargs)
         if isinstance(fp, str) and not sys._getframe(1).f_globals.get("__name__", "").startswith(("matplotlib.", "PIL.")):
             kernel.displays.publish({"image/png": self._repr_png_()}, saved=os.path.relpath(os.path.realpath(fp), WORK))  # noqa: F821
 
-    module.Image.save = save
+    module.Image.save, module.Image._repr_png_ = save, png
 
 
 def hook_frames(module):
