@@ -3,11 +3,12 @@
 # session's own to change.
 import importlib.abc
 import importlib.util
-import io
 import json
 import os
 import re
+import struct
 import sys
+import zlib
 
 MOST_POINTS = 20_000  # and values of a table
 MOST_CHARS = 256 * 1024
@@ -161,23 +162,12 @@ def hook_boxes(module):
 def hook_images(module):
     original = module.Image.save
 
-    def png(self):  # with its text, as figures have it
-        from PIL.PngImagePlugin import PngInfo
-
-        told, picture = PngInfo(), io.BytesIO()
-        told.add_text("chart", json.dumps({"text": repr(self)}))
-        try:
-            original(self, picture, "PNG", compress_level=1, pnginfo=told)
-        except Exception:  # a mode that PNG does not have
-            return None
-        return picture.getvalue()
-
     def save(self, fp, *args, **kwargs):
         original(self, fp, *args, **kwargs)
         if isinstance(fp, str) and not sys._getframe(1).f_globals.get("__name__", "").startswith(("matplotlib.", "PIL.")):
             kernel.displays.publish({"image/png": self._repr_png_()}, saved=os.path.relpath(os.path.realpath(fp), WORK))  # noqa: F821
 
-    module.Image.save, module.Image._repr_png_ = save, png
+    module.Image.save = save
 
 
 def hook_frames(module):
@@ -199,7 +189,12 @@ def hook_displays(displays):
     publish = displays.publish
 
     def published(bundle, *args, **kwargs):
-        """A display without a picture is a result, and no output."""
+        """A display without a picture is a result, and no output. The picture of a value gets its text, as a figure's has it."""
+        picture = bundle.get("image/png")
+        if not kwargs.get("again", True) and isinstance(picture, bytes) and b"tEXtchart\0" not in picture:
+            told = b"tEXtchart\0" + json.dumps({"text": bundle.get("text/plain")}).encode()
+            part = struct.pack(">I", len(told) - 4) + told + struct.pack(">I", zlib.crc32(told))
+            bundle = {**bundle, "image/png": picture[:33] + part + picture[33:]}  # behind its head
         if not kwargs.get("key") and not any(mime.startswith("image/") or "html" in mime or "vnd." in mime for mime in bundle):
             bundle = {**bundle, DATA: {field: bundle[mime] for mime, field in FIELDS.items() if bundle.get(mime)}}
         publish(bundle, *args, **kwargs)

