@@ -32,7 +32,6 @@ func (o BuildOptions) query() (url.Values, error) {
 		"outputformat": {"application/vnd.oci.image.manifest.v1+json"},
 		"pullpolicy":   {"PullNever"},
 		"networkmode":  {networkEnabled},
-		"jobs":         {"2"}, // stages that need nothing of each other
 		// A step's container goes, even if it failed.
 		"rm":      {"1"},
 		"forcerm": {"1"},
