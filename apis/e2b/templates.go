@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // A template is a name of this server's image, with variables. Nothing is built: it is ready if the image has what its steps install.
@@ -23,9 +24,10 @@ import (
 const maxTemplates = 256
 
 var (
-	templateName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,99}$`)
-	baseImages   = []string{"e2bdev/base", "e2bdev/code-interpreter", "python", "python:3", "node", "node:lts", "debian", "debian:stable", "debian:trixie"}
-	installing   = regexp.MustCompile("^(?:sudo |\\w+=\\S+ |uv )*(apt|pip|npm)(?:-get|3)? (?:update|clean|install((?: +[^\\s$`|&()*]+)+))$")
+	templateName    = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,99}$`)
+	baseImages      = []string{"e2bdev/base", "e2bdev/code-interpreter", "python", "python:3", "node", "node:lts", "debian", "debian:stable", "debian:trixie"}
+	betweenCommands = regexp.MustCompile(`&&|;|\n`)
+	installing      = regexp.MustCompile("^(?:sudo |\\w+=\\S+ |uv )*(apt|pip|npm)(?:-get|3)? (?:update|clean|install((?: +[^\\s$`|&()*]+)+))$")
 	// fuse are packages that can do nothing where nothing may be mounted. Mastra asks for them by default.
 	fuse = []string{"fuse", "fuse3", "s3fs", "gcsfuse", "blobfuse2"}
 )
@@ -54,7 +56,7 @@ func (t *template) needs(env map[string]string) (packages []string, err error) {
 		args, ok := step.Args, len(step.Args) > 0
 		switch {
 		case ok && step.Type == "RUN":
-			for _, line := range regexp.MustCompile(`&&|;|\n`).Split(args[0], -1) {
+			for _, line := range betweenCommands.Split(args[0], -1) {
 				found := installing.FindStringSubmatch(strings.TrimSpace(strings.NewReplacer(`"`, "", "'", "").Replace(line)))
 				if ok = ok && found != nil; ok {
 					for _, name := range strings.Fields(found[2]) {
@@ -138,7 +140,7 @@ func (c *call) buildTemplate() error {
 	if all, _ := os.ReadDir(filepath.Dir(file)); len(all) >= maxTemplates {
 		return refuse(http.StatusTooManyRequests, "there may be %d templates", maxTemplates)
 	}
-	if os.MkdirAll(filepath.Dir(file), 0o700) != nil || os.WriteFile(file, web.Encode(env), 0o600) != nil {
+	if os.MkdirAll(filepath.Dir(file), 0o700) != nil || state.WriteFile(file, web.Encode(env)) != nil {
 		return refuse(http.StatusInternalServerError, "the template cannot be recorded")
 	}
 	return c.answer(http.StatusAccepted, object{})

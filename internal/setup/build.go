@@ -48,7 +48,7 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe, ready int, o
 	if ready > 0 {
 		on = map[string]string{"BASE": recipe.Ref()}
 	}
-	for i := ready; i < len(recipe.Parts) && (i == 0 || !w.opts.Quick); i++ {
+	for i := ready; i < w.wanted(recipe); i++ {
 		over := w.host.files()
 		over["Containerfile"] = []byte(recipe.Parts[i])
 		id, err := buildImage(ctx, recipe.Files, over, w.buildOptions(on), output)

@@ -122,7 +122,7 @@ func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, err
 
 func (w *work) makeImage(ctx context.Context, recipe containers.Recipe) (Result, error) {
 	result := Result{Name: recipe.String(), Ref: recipe.Ref()}
-	if parts, err := w.partsReady(ctx, recipe); parts == len(recipe.Parts) || parts > 0 && w.opts.Quick || err != nil {
+	if parts, err := w.partsReady(ctx, recipe); parts >= w.wanted(recipe) || err != nil {
 		return result, err
 	}
 	result.Made = true
@@ -135,7 +135,7 @@ func (w *work) makeImage(ctx context.Context, recipe containers.Recipe) (Result,
 	}
 	// Another process may have been its builder.
 	parts, err := w.partsReady(ctx, recipe)
-	if parts == len(recipe.Parts) || err != nil {
+	if parts >= w.wanted(recipe) || err != nil {
 		result.Made = false
 		return result, err
 	}
@@ -144,6 +144,14 @@ func (w *work) makeImage(ctx context.Context, recipe containers.Recipe) (Result,
 		return result, err
 	}
 	return result, w.build(ctx, recipe, parts, on)
+}
+
+// wanted is the number of a recipe's parts that are to be made.
+func (w *work) wanted(recipe containers.Recipe) int {
+	if w.opts.Quick {
+		return 1
+	}
+	return len(recipe.Parts)
 }
 
 // below makes the images ready that a recipe's is built on, at the same time, and returns their names by the arguments of the build.
