@@ -25,7 +25,9 @@ func TestFilesFromBeforeARunComeByTheStream(t *testing.T) {
 	if _, err := f.ListBefore(t.Context(), "run-1", nil); !errors.Is(err, ErrUnknownRun) { // nothing keeps versions
 		t.Errorf("got %v", err)
 	}
-	f.versions = versions.Open(int(dir.Fd()), f.state, 1<<20, func(versions.Info) {})
+	store := versions.Open(int(dir.Fd()), f.state, 1<<20, func(versions.Info) {})
+	t.Cleanup(store.GiveUp)
+	f.versions = store
 	if _, err := f.versions.List("run-0"); !errors.Is(err, versions.ErrUnknown) { // and it has looked at the files
 		t.Errorf("got %v", err)
 	}
@@ -83,7 +85,9 @@ func TestVersionsAreExportedAndImported(t *testing.T) {
 		dir, err := os.Open(of.work)
 		of.check(err)
 		t.Cleanup(func() { _ = dir.Close() })
-		of.versions = versions.Open(int(dir.Fd()), of.state, 1<<20, func(versions.Info) {})
+		store := versions.Open(int(dir.Fd()), of.state, 1<<20, func(versions.Info) {})
+		t.Cleanup(store.GiveUp) // it writes no more while its folder is removed
+		of.versions = store
 	}
 	f.write("f", "one")
 	kept(f)

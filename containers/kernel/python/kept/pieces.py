@@ -266,11 +266,18 @@ class Reader(io.RawIOBase):
 
     def _buffer(self):
         size = int.from_bytes(self._content()[:8], "big")
+        start, there = self.file.tell(), 0
+        while there < size:  # memory is taken for what the file has, not for what it says
+            check(self._header()[0] == BYTES and self.ahead[2])
+            there += self.ahead[2]
+            self.file.seek(self.ahead[3], os.SEEK_CUR)
+            self.ahead = None
+        self.file.seek(start)
         whole = bytearray(size)
         with memoryview(whole) as view:
             at = 0
             while at < size:
-                check(self._header()[0] == BYTES and self.ahead[2])
+                self._header()
                 at += len(self._content(view[at:]))
         return whole
 
