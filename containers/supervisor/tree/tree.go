@@ -42,6 +42,8 @@ type Walk struct {
 	Visit func(dir *Dir, name []byte, kind byte) bool
 	// Unlock unlocks folders locked by their owner.
 	Unlock bool
+	// PassOver passes over the folders that must not be read.
+	PassOver bool
 	// MaxDepth bounds how far down folders are entered; zero: 64.
 	MaxDepth int
 	// MaxEntries bounds how many entries are visited; zero: no bound.
@@ -158,7 +160,7 @@ func (w *Walk) visit(dir *Dir, name []byte, kind byte) {
 	below := string(name)
 	fd, err := w.open(dir.FD, below)
 	if err != nil {
-		w.missed = w.missed || !errors.Is(err, unix.EXDEV)
+		w.missed = w.missed || !errors.Is(err, unix.EXDEV) && !(w.PassOver && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOENT)))
 		return
 	}
 	w.list(&Dir{FD: fd, Path: dir.Join(below), Depth: dir.Depth + 1})

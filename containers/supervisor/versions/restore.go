@@ -65,6 +65,7 @@ type op struct {
 	Mode  uint32 `json:"m,omitempty"` // with the kind
 	Mtime int64  `json:"t,omitempty"`
 	Inode uint64 `json:"n,omitempty"` // of what is written
+	At    *entry `json:"a,omitempty"` // the file or link of a mounted folder that it changes
 }
 
 // isContent reports whether the step puts content at its place.
@@ -137,7 +138,11 @@ func (s *Store) prepare(id, run string, free int64, open []uint64) (*Plan, error
 func (p *Plan) order() {
 	steps, written := map[string][]op{}, map[uint64]*entry{}
 	add := func(do, path string, e *entry) {
-		steps[do] = append(steps[do], op{Do: do, Path: []byte(path), Mode: e.Mode, Mtime: e.Mtime})
+		o := op{Do: do, Path: []byte(path), Mode: e.Mode, Mtime: e.Mtime}
+		if is := p.s.now[path]; p.s.mountOf(path) != nil && isContent(is) {
+			o.At = is
+		}
+		steps[do] = append(steps[do], o)
 	}
 	touched := map[string]bool{}
 	for _, path := range slices.Sorted(maps.Keys(p.wants)) {
@@ -145,7 +150,8 @@ func (p *Plan) order() {
 		if p.isBelowLeft(path) || is == was || is != nil && was != nil && is.isLike(was) {
 			continue
 		}
-		if why := p.whyLeft(is, was); why != "" {
+		m := p.s.mountOf(path)
+		if why := p.whyLeft(m, is, was); why != "" {
 			p.left[path] = why
 			continue
 		}
@@ -165,10 +171,10 @@ func (p *Plan) order() {
 				add(opFolder, path, was)
 			}
 			add(opSet, path, was)
-		case is != nil && is.kind() == was.kind() && is.ID == was.ID && string(is.Target) == string(was.Target):
+		case is != nil && is.kind() == was.kind() && (m == nil || is.User == p.s.user) && is.ID == was.ID && string(is.Target) == string(was.Target):
 			add(opSet, path, was)
 			p.puts[path] = put{is.Inode, is.ID}
-		case is == nil || is.kind() != was.kind() || !slices.Contains(p.open, is.Inode):
+		case m != nil || is == nil || is.kind() != was.kind() || !slices.Contains(p.open, is.Inode):
 			add(opPut, path, was)
 		case written[is.Inode] == nil:
 			written[is.Inode] = was
@@ -192,8 +198,10 @@ func (p *Plan) order() {
 }
 
 // whyLeft says why a path stays as it is.
-func (p *Plan) whyLeft(is, was *entry) string {
+func (p *Plan) whyLeft(m *mount, is, was *entry) string {
 	switch {
+	case m != nil && m.why != "":
+		return m.why
 	case was != nil && was.kind() == unix.S_IFREG && was.ID == "":
 		if was.Why == "" {
 			return whyChanged
@@ -246,13 +254,22 @@ func (p *Plan) keepFolders(touched map[string]bool, add func(do, path string, e 
 // checkRoom refuses what would not fit beside the files that stay, or on the disk.
 func (p *Plan) checkRoom(free int64) error {
 	var need, goes int64
+	there := map[*mount]int64{}
 	for _, o := range p.ops {
 		is, was := p.s.now[string(o.Path)], p.wants[string(o.Path)]
+		m := p.s.mountOf(string(o.Path))
 		if o.isContent() {
 			need += p.s.copies.sizes[was.ID]
+			there[m] += p.s.copies.sizes[was.ID]
 		}
-		if is != nil && (o.isContent() || o.Do == opRemove) {
+		if is != nil && m == nil && (o.isContent() || o.Do == opRemove) {
 			goes += is.data
+		}
+	}
+	for _, m := range p.s.mounts {
+		var disk unix.Statfs_t
+		if there[m] > 0 && unix.Fstatfs(m.dir, &disk) == nil && there[m] > int64(disk.Bavail)*disk.Bsize {
+			return &FullError{there[m], int64(disk.Bavail) * disk.Bsize}
 		}
 	}
 	if disk := p.s.copies.diskRoom(); need > 0 && need > min(free+goes, disk) {
@@ -280,6 +297,9 @@ func (p *Plan) fill() error {
 			case err != nil:
 				p.left[path] = "its copy cannot be read: " + err.Error()
 				continue
+			}
+			if p.s.mountOf(path) != nil { // what is there in the end is a copy of that
+				inode = 0
 			}
 			p.puts[path] = put{cmp.Or(o.Inode, inode), p.wants[path].ID}
 		}
@@ -374,7 +394,7 @@ func (p *Plan) apply() Outcome {
 	changes, complete := s.changes()
 	if complete {
 		for path, put := range p.puts {
-			if e := s.now[path]; e != nil && e.ID == "" && e.Inode == put.inode && e.Mtime == p.wants[path].Mtime && e.Size == p.wants[path].Size {
+			if e := s.now[path]; e != nil && e.ID == "" && (e.Inode == put.inode || put.inode == 0 && e.User == s.user) && e.Mtime == p.wants[path].Mtime && e.Size == p.wants[path].Size {
 				e.ID = put.id
 			}
 		}
@@ -467,12 +487,24 @@ func (s *Store) perform(ops []op) bool {
 }
 
 func (s *Store) step(o op) {
-	parent, name, err := openParent(s.dir, string(o.Path))
+	dir, rest := s.at(string(o.Path))
+	parent, name, err := openParent(dir, rest)
 	if err != nil {
 		return
 	}
 	defer func() { _ = unix.Close(parent) }()
 	isFolder := o.Mode&unix.S_IFMT == unix.S_IFDIR
+	isMounted := dir != s.dir
+	switch {
+	case isMounted && o.Do == opRemove && !isFolder:
+		s.takeAway(parent, name, o)
+		return
+	case isMounted && o.Do == opPut:
+		s.bringIn(parent, name, o)
+		return
+	case isMounted && o.Do == opSet && o.At != nil && !isAt(parent, name, o.At):
+		return
+	}
 	switch o.Do {
 	case opUnlock:
 		_ = s.setMode(string(o.Path), o.Mode|0o700)

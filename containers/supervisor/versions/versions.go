@@ -5,22 +5,21 @@
 //
 // The copies are in the folder versions of the session's state, which is best out of the work directory, where programs would find
 // them. The session's code runs as the same user and may change them, and every path, at any moment: it reaches its own files by that
-// and nothing else. No link is followed, nothing but regular files is opened, no mount is entered.
+// and nothing else. No link is followed, nothing but regular files is opened, no mount is entered but those that Open is given.
 //
 // Call [Open] once, then [Store.Begin] and [Store.End] around each run, and [Store.Prepare] and [Plan.Apply] to go back.
 // [Store.List], [Store.Read] and [Store.Of] show earlier states.
 package versions
 
 import (
-	"bytes"
 	"cmp"
+	"os"
 	"slices"
 	"sort"
 	"strings"
 	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
 	"golang.org/x/sys/unix"
 )
 
@@ -70,6 +69,7 @@ type Store struct {
 	crash   func(step int) bool // for tests: whether a restore ends before a step
 	drop    bool                // everything is to be dropped
 	free    int64               // bytes that the work directory may still take
+	user    uint32              // as whom the session's code runs
 
 	// The rest belongs to the worker.
 	files
@@ -110,13 +110,15 @@ type version struct {
 
 // Open returns the store of the work directory dir, a descriptor that stays the caller's and open, in the folder at the path state. It
 // goes on with a restore that was cut short, and looks at the files. Limit is how many bytes the copies may take together. Changed is called by another
-// goroutine when the description of the store has changed.
-func Open(dir int, state string, limit int64, changed func(Info)) *Store {
+// goroutine when the description of the store has changed. Mounts are paths in the directory at which folders of the machine are mounted:
+// their files have versions too.
+func Open(dir int, state string, limit int64, changed func(Info), mounts ...string) *Store {
 	s := &Store{
 		limit: limit, changed: changed, clock: artifacts.NewClock(dir), begun: map[string]beginning{},
 		files: files{dir: dir, now: map[string]*entry{}, dirty: map[string]bool{}}, free: limit, copies: copies{work: dir, state: state, folder: -1},
 	}
-	s.more.L = &s.mu
+	s.more.L, s.user = &s.mu, uint32(os.Geteuid())
+	s.openMounts(mounts)
 	s.look(func() { s.load(); s.seen() })
 	go s.work()
 	if unix.Faccessat(unix.AT_FDCWD, state+"/"+folder+"/"+journalName, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
@@ -285,28 +287,36 @@ func (s *Store) seen() {
 
 // changes looks at all files, and returns what was at the paths where something else is now. Complete is false, and nothing is
 // changed, if a run began or not everything was seen.
-func (s *Store) changes() (before []change, complete bool) {
+func (s *Store) changes() (before []change, complete bool) { return s.changesIn(true) }
+
+// changesIn looks at the mounted folders, and at the work directory if asked. A mounted folder that is not seen has no changes.
+func (s *Store) changesIn(work bool) (before []change, complete bool) {
 	s.mu.Lock()
 	s.mark = 0
 	s.mu.Unlock()
 	s.round++
-	l := look{f: &s.files}
-	walk := tree.Walk{Visit: l.visit, Unlock: true, MaxDepth: maxDepth, MaxEntries: mostEntries, Pause: func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return !s.stop
-	}}
-	complete, err := walk.Run(s.dir)
-	l.lockAgain()
-	s.unseen = err != nil || !complete || l.bytes > mostPathBytes
-	if s.unseen {
+	var found []*entry
+	if work {
+		l, complete := s.see(nil)
+		if s.unseen = !complete; s.unseen {
+			return nil, false
+		}
+		found = l.found
+	}
+	for _, m := range s.mounts {
+		if l, complete := s.see(m); complete {
+			found = append(found, l.found...)
+		}
+	}
+	if len(s.mounts) > 0 && s.isStopped() {
+		s.unseen = true
 		return nil, false
 	}
-	for _, e := range l.found {
+	for _, e := range found {
 		before = append(before, s.set(e.path, e))
 	}
 	for path, e := range s.now {
-		if e.round != s.round {
+		if m := s.mountOf(path); e.round != s.round && (m == nil && work || m != nil && m.why == "") {
 			before = append(before, s.set(path, nil))
 		}
 	}
@@ -362,10 +372,13 @@ func (s *Store) GiveUp() {
 	})
 }
 
-// addVersion ends the pending runs.
+// addVersion ends the pending runs. What others changed beside them is in the version too, so that going back names it.
 func (s *Store) addVersion(number int, changes []change) {
-	s.push(&version{number, s.pending, changes, s.did(changes)})
+	own, beside, between := s.apart(changes)
+	did := s.did(own)
+	s.push(&version{number, s.pending, append(own, beside...), did})
 	s.pending = nil
+	s.bring(append(beside, between...))
 }
 
 func (s *Store) push(v *version) {
@@ -385,9 +398,12 @@ func (s *Store) bring(changes []change) {
 		s.push(&version{Number: s.number()})
 		last++
 	}
-	v := s.versions[last]
+	v, has := s.versions[last], map[string]bool{}
+	for _, c := range v.Before {
+		has[string(c.Path)] = true
+	}
 	for _, c := range changes {
-		if !slices.ContainsFunc(v.Before, func(o change) bool { return bytes.Equal(o.Path, c.Path) }) {
+		if !has[string(c.Path)] {
 			v.Before = append(v.Before, c)
 		}
 	}
@@ -403,8 +419,12 @@ func (s *Store) rebase() bool {
 
 // follow makes a version of the changes of pending runs.
 func (s *Store) follow(changes []change, complete bool) {
-	if complete && len(s.pending) > 0 {
+	switch {
+	case complete && len(s.pending) > 0:
 		s.addVersion(s.number(), changes)
+	case complete:
+		_, _, between := s.apart(changes)
+		s.bring(between)
 	}
 	s.followUp(complete)
 }
@@ -517,6 +537,11 @@ func (s *Store) tell() {
 			info.NotKept = append(info.NotKept, Named{e.path, e.Why})
 		}
 	}
+	for _, m := range s.mounts {
+		if m.why != "" {
+			info.NotKept = append(info.NotKept, Named{m.path, m.why})
+		}
+	}
 	info.NotKept, info.NotKeptTotal = firstOf(info.NotKept)
 	s.changed(info)
 }
@@ -547,7 +572,7 @@ func (s *Store) plan() {
 		}
 		return cmp.Or(cmp.Compare(a.Size, b.Size), strings.Compare(a.path, b.path)) < 0
 	})
-	for len(s.todo) > mostFiles {
+	for len(s.todo) > mostFiles+len(s.mounts)*mostEntries {
 		last := len(s.todo) - 1
 		s.todo[last].Why = whyMany
 		s.todo = s.todo[:last]

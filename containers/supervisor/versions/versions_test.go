@@ -34,6 +34,8 @@ type area struct {
 	store *Store
 	info  chan Info
 	runs  int
+
+	mounts []string
 }
 
 func newArea(t testing.TB, most int64) *area {
@@ -64,7 +66,7 @@ func (a *area) open(most int64) {
 		default:
 		}
 		a.info <- i
-	})
+	}, a.mounts...)
 	a.rest()
 }
 
