@@ -10,7 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
-// undoEntries is how many entries a mounted folder may have whose versions are kept; the supervisor looks at no more.
+// undoEntries is how many entries the mounted folders may have together whose versions are kept; the supervisor looks at no more.
 const undoEntries = 50_000
 
 // undoMounts are the mounted folders whose files have versions, by their paths in the work directory.
@@ -25,22 +25,24 @@ func (c *Config) undoMounts() (paths []string) {
 
 // checkMounts refuses folders that are too large for versions of their files.
 func (c *Config) checkMounts() error {
+	entries, bytes := 0, int64(0)
 	for _, m := range c.Mounts {
 		if !m.Undo || c.UndoBytes <= 0 {
 			continue
 		}
-		entries, bytes := hostdir.Measure(m.Folder, undoEntries, c.UndoBytes)
+		more, size := hostdir.Measure(m.Folder, undoEntries, c.UndoBytes)
+		entries, bytes = entries+more, bytes+size
 		why, advice := "", ""
 		switch {
 		case entries > undoEntries:
 			why = "more than 50,000 files and folders"
 		case bytes > c.UndoBytes:
-			why, advice = "more than the "+runs.Size(c.UndoBytes)+" of --undo-limit", "raise that, to "
+			why, advice = "more than the "+runs.Size(c.UndoBytes)+" of --undo-limit", "raise that, "
 		default:
 			continue
 		}
-		return fault.New(fault.QuotaExceeded, "Ask the user to "+advice+"mount a folder in it, or leave ,undo out of --mount.",
-			"No session starts: mounts/%s has %s, so what code changes in it could not be undone.", m.Name, why).
+		return fault.New(fault.QuotaExceeded, "Ask the user to "+advice+"mount a smaller folder, or leave ,undo out of --mount.",
+			"No session starts: with mounts/%s there is %s to keep for undoing.", m.Name, why).
 			With("mount", m.Name).With("limit_bytes", c.UndoBytes).With("limit_entries", undoEntries)
 	}
 	return nil

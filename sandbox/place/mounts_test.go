@@ -22,7 +22,7 @@ func TestAMountedFolderIsTooLargeToUndo(t *testing.T) {
 	must.OK(t, os.Symlink("/", filepath.Join(folder, "link")))
 	c := &Config{UndoBytes: 15, Mounts: []engine.Mount{{Folder: folder, Name: "m", Writable: true, Undo: true}}}
 	f := must.Code(t, c.checkMounts(), fault.QuotaExceeded)
-	should.Hold(t, strings.Contains(f.Message, "mounts/m has more than the 15 B") && strings.Contains(f.Hint, "raise that"), "%+v", f)
+	should.Hold(t, strings.Contains(f.Message, "mounts/m there is more than the 15 B") && strings.Contains(f.Hint, "raise that"), "%+v", f)
 	c.UndoBytes = 16
 	must.OK(t, c.checkMounts())
 	should.Equal(t, strings.Join(c.undoMounts(), " "), "mounts/m")

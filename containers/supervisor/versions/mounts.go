@@ -119,7 +119,7 @@ func (s *Store) CatchUp() {
 	for _, m := range s.mounts {
 		if idle && m.mayHaveChanged() {
 			s.look(func() {
-				s.follow(s.changesIn(false))
+				s.follow(s.changesIn(len(s.pending) > 0))
 				s.seen()
 			})
 			return

@@ -206,7 +206,7 @@ os.chdir('/mnt/data')`})
 	s.call("read_artifact", object{"session_id": id, "path": "mounts/out/later.txt@" + run}).wantText(t, "not_found")
 
 	small := start(t, setup{args: []string{"--mount", out + ":out,rw,undo", "--undo-limit", "1m"}})
-	small.call(python, object{"code": "1"}).wantText(t, "quota_exceeded", "mounts/out has more than the 1.0 MiB of --undo-limit", "raise that, to mount a folder in it, or leave ,undo out")
+	small.call(python, object{"code": "1"}).wantText(t, "quota_exceeded", "mounts/out there is more than the 1.0 MiB of --undo-limit", "raise that, mount a smaller folder, or leave ,undo out")
 }
 
 // The folder that a client works in is mounted once it names one, and only to be read.
