@@ -70,7 +70,7 @@ func (m *mount) follow(parent int, name string) {
 
 // mayHaveChanged reports whether somebody may have changed the folder since the last look.
 func (m *mount) mayHaveChanged() bool {
-	bytes, err := unix.IoctlGetInt(int(m.watch.Load()), unix.FIONREAD)
+	bytes, err := unix.IoctlGetInt(int(m.watch.Load()), unix.TIOCINQ)
 	return err != nil || bytes > 0
 }
 

@@ -338,14 +338,16 @@ func TestRandomProgramsBesideAnEditor(t *testing.T) {
 				must.OK(t, json.Unmarshal([]byte(answer), &o))
 				return o
 			}
-			t.Log(lines.Text())
+			if text := lines.Text(); text != "" {
+				t.Log(text)
+			}
 		}
 		t.Fatal("the session is gone")
 		return o
 	}
 	e := &editor{area: &area{t: t, root: base + "/work/" + mounted}, r: r}
 	for number := uint64(1); number < uint64(programs) && !t.Failed(); number += 2 {
-		e.touched = map[string]bool{}
+		e.touched = map[string]string{}
 		ask("rest", 0)
 		before := e.tree()
 		for i := range uint64(2) {
@@ -353,7 +355,7 @@ func TestRandomProgramsBesideAnEditor(t *testing.T) {
 			ask("begin", number+i)
 			if i == 0 && len(e.touched) > 0 { // what goes back is the state before the run, with this
 				before = e.tree()
-				e.touched = map[string]bool{}
+				e.touched = map[string]string{}
 			}
 			if os.Geteuid() == 0 {
 				e.edit(false)
@@ -368,6 +370,11 @@ func TestRandomProgramsBesideAnEditor(t *testing.T) {
 		last := e.tree()
 		o := ask("undo", number)
 		e.judge(before, last, e.tree(), o)
+		ask("redo", number)
+		now := e.tree()
+		for path, what := range last {
+			should.Hold(t, isAlike(what, now[path]), "the undoing undone: %q is %.80s and was %.80s", path, now[path], what)
+		}
 	}
 }
 
@@ -391,6 +398,8 @@ func serveRuns(t *testing.T, base string) {
 			a.end(id)
 		case "undo":
 			o = a.undo(id)
+		case "redo":
+			o = a.undo("undo-" + id)
 		case "rest":
 			a.store.CatchUp()
 			a.rest()
@@ -403,12 +412,13 @@ type editor struct {
 	*area
 	r       *rand.Rand
 	number  int
-	touched map[string]bool // in this round
+	touched map[string]string // what it did in this round, by path
 }
 
 // edit does something to a few files; removals too if nothing else goes on.
 func (e *editor) edit(alone bool) {
 	names := []string{"a", "b", "c\nd", "über", "f", "own"}
+	saved := map[string]bool{}
 	for range e.r.IntN(4) {
 		name := names[e.r.IntN(len(names))]
 		if e.r.IntN(2) == 0 {
@@ -419,7 +429,10 @@ func (e *editor) edit(alone bool) {
 		switch {
 		case e.r.IntN(3) == 0 && alone:
 			if os.Remove(e.path(name)) == nil {
-				e.touched[name] = true
+				e.touched[name] = ""
+				if saved[name] { // nobody may have seen that it was there
+					e.touched[name] = "nothing"
+				}
 			}
 			continue
 		case os.MkdirAll(filepath.Dir(e.path(name)), 0o777) != nil:
@@ -435,32 +448,30 @@ func (e *editor) edit(alone bool) {
 				continue
 			}
 		}
-		e.touched[name] = true
+		saved[name] = true
+	}
+	now := e.tree()
+	for name := range saved {
+		if now[name] != "" {
+			e.touched[name] = now[name]
+		}
 	}
 }
 
 // judge compares the state before two runs, and before and behind the undoing.
 func (e *editor) judge(before, last, now map[string]string, o Outcome) {
 	e.t.Helper()
-	marked := func(tree map[string]string) map[string]bool {
-		all := map[string]bool{}
-		for _, what := range tree {
-			all[marker.FindString(what)] = true
-		}
-		return all
-	}
-	there := marked(now)
 	theirs := map[string]bool{}
 	for path, what := range last {
-		if m := marker.FindString(what); m != "" && !there[m] {
-			e.t.Errorf("%q is lost: %.60s", path, what)
-		}
-		if m := marker.FindString(what); m != "" && before[path] != what {
+		if marker.MatchString(what) && before[path] != what {
 			theirs[path] = true
 		}
 	}
-	for path := range e.touched {
+	for path, did := range e.touched {
 		theirs[path] = true
+		if is := last[path]; is == did && now[path] != is {
+			e.t.Errorf("%q is %.80s, and the editor's was %.80s", path, now[path], last[path])
+		}
 	}
 	near := func(path string) bool {
 		for other := range theirs {
@@ -472,12 +483,7 @@ func (e *editor) judge(before, last, now map[string]string, o Outcome) {
 	}
 	for _, tree := range []map[string]string{before, now} {
 		for path := range tree {
-			was, is := before[path], now[path]
-			if was[:min(len(was), 1)] == "d" && is[:min(len(is), 1)] == "d" { // others' folders keep their times
-				was, _, _ = strings.Cut(was, " ")
-				is, _, _ = strings.Cut(is, " ")
-			}
-			if was != is && !near(path) {
+			if was, is := before[path], now[path]; !isAlike(was, is) && !near(path) {
 				e.t.Errorf("%q is %.80s and was %.80s; %v", path, is, was, o.NotRestored)
 			}
 		}
@@ -487,6 +493,15 @@ func (e *editor) judge(before, last, now map[string]string, o Outcome) {
 			e.t.Errorf("%q is left", path)
 		}
 	}
+}
+
+// isAlike compares all but the times of folders: others' keep theirs.
+func isAlike(was, is string) bool {
+	if strings.HasPrefix(was, "d") && strings.HasPrefix(is, "d") {
+		was, _, _ = strings.Cut(was, " ")
+		is, _, _ = strings.Cut(is, " ")
+	}
+	return was == is
 }
 
 // BenchmarkMounts shows what a large mounted folder costs a run that changes nothing.

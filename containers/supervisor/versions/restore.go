@@ -139,7 +139,7 @@ func (p *Plan) order() {
 	steps, written := map[string][]op{}, map[uint64]*entry{}
 	add := func(do, path string, e *entry) {
 		o := op{Do: do, Path: []byte(path), Mode: e.Mode, Mtime: e.Mtime}
-		if is := p.s.now[path]; p.s.mountOf(path) != nil && isContent(is) {
+		if is := p.s.now[path]; p.s.mountOf(path) != nil && isContent(is) && e.kind() != unix.S_IFDIR {
 			o.At = is
 		}
 		steps[do] = append(steps[do], o)

@@ -316,7 +316,10 @@ func (s *Store) changesIn(work bool) (before []change, complete bool) {
 		before = append(before, s.set(e.path, e))
 	}
 	for path, e := range s.now {
-		if m := s.mountOf(path); e.round != s.round && (m == nil && work || m != nil && m.why == "") {
+		if e.round == s.round {
+			continue
+		}
+		if m := s.mountOf(path); m == nil && work || m != nil && m.why == "" {
 			before = append(before, s.set(path, nil))
 		}
 	}

@@ -139,6 +139,9 @@ func (a *area) tree() map[string]string {
 		if name == uploads {
 			return fs.SkipDir
 		}
+		if slices.Contains(a.mounts, name) { // a folder of others keeps its time
+			return nil
+		}
 		info, err := os.Lstat(path)
 		if err != nil {
 			return err
