@@ -138,7 +138,7 @@ func (s *Store) load() {
 	if len(s.pending) == 0 {
 		// After an import all inodes are new.
 		changes = slices.DeleteFunc(changes, func(c change) bool { return c.Was.looksLike(s.now[string(c.Path)]) })
-		if own, _, _ := s.apart(changes); len(own) > 0 && len(s.versions) > 0 { // of a run that the container did not outlive: going back before an earlier one undoes it too
+		if len(s.by(changes)(runs)) > 0 && len(s.versions) > 0 { // of a run that the container did not outlive: going back before an earlier one undoes it too
 			s.pending = []past{{Next: s.upcoming(), Back: true}}
 		}
 	}

@@ -159,31 +159,38 @@ func (s *Store) isStopped() bool {
 	return s.stop
 }
 
-// apart returns the changes that count for runs, and what others changed in mounted folders: beside a run, and while none went on.
-// Nothing tells who has deleted or moved a file, or written to one that everybody may write to: beside a run, that counts for it.
-func (s *Store) apart(changes []change) (own, beside, between []change) {
-	if len(s.mounts) == 0 {
-		return changes, nil, nil
-	}
+// Who made a change.
+const (
+	runs    = 1 << iota // a run, or a change out of mounted folders
+	beside              // others, while a run went on
+	between             // others, while none went on
+)
+
+// by returns a function that picks changes by who made them. Nothing tells who has deleted or moved a file, or written to one that
+// everybody may write to: beside a run, that counts for it.
+func (s *Store) by(changes []change) func(who int) []change {
 	gone := map[uint64]*entry{}
 	for _, c := range changes {
-		if c.Was != nil {
+		if c.Was != nil && len(s.mounts) > 0 {
 			gone[c.Was.Inode] = c.Was
 		}
 	}
-	for _, c := range changes {
-		switch m := s.mountOf(string(c.Path)); {
-		case m == nil:
-			own = append(own, c)
-		case m.anew || len(s.pending) == 0:
-			between = append(between, c)
-		case s.isOfOthers(c, gone):
-			beside = append(beside, c)
-		default:
-			own = append(own, c)
+	return func(who int) (list []change) {
+		for _, c := range changes {
+			made := runs
+			switch m := s.mountOf(string(c.Path)); {
+			case m == nil:
+			case m.anew || len(s.pending) == 0:
+				made = between
+			case s.isOfOthers(c, gone):
+				made = beside
+			}
+			if made&who != 0 {
+				list = append(list, c)
+			}
 		}
+		return list
 	}
-	return own, beside, between
 }
 
 // isOfOthers reports whether code of the session cannot have made what is at a path now: it belongs to somebody else, and is neither

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"maps"
 	"os"
 	"slices"
 	"sort"
@@ -145,7 +144,11 @@ func (p *Plan) order() {
 		steps[do] = append(steps[do], o)
 	}
 	touched := map[string]bool{}
-	for _, path := range slices.Sorted(maps.Keys(p.wants)) {
+	var paths []string
+	for path := range p.wants {
+		paths = append(paths, path)
+	}
+	for _, path := range sorted(paths) {
 		is, was := p.s.now[path], p.wants[path]
 		if p.isBelowLeft(path) || is == was || is != nil && was != nil && is.isLike(was) {
 			continue
@@ -189,10 +192,12 @@ func (p *Plan) order() {
 	p.keepFolders(touched, add)
 	for _, do := range []string{opUnlock, opRemove, opFolder, opPut, opWrite, opSet} {
 		list := steps[do]
-		sort.Slice(list, func(i, j int) bool { return string(list[i].Path) < string(list[j].Path) })
-		if do == opRemove || do == opSet { // what is in a folder comes before it
-			slices.Reverse(list)
-		}
+		sort.Slice(list, func(i, j int) bool {
+			if do == opRemove || do == opSet { // what is in a folder comes before it
+				i, j = j, i
+			}
+			return string(list[i].Path) < string(list[j].Path)
+		})
 		p.ops = append(p.ops, list...)
 	}
 }
@@ -253,14 +258,15 @@ func (p *Plan) keepFolders(touched map[string]bool, add func(do, path string, e 
 
 // checkRoom refuses what would not fit beside the files that stay, or on the disk.
 func (p *Plan) checkRoom(free int64) error {
-	var need, goes int64
-	there := map[*mount]int64{}
+	var need, goes, there int64
 	for _, o := range p.ops {
 		is, was := p.s.now[string(o.Path)], p.wants[string(o.Path)]
 		m := p.s.mountOf(string(o.Path))
 		if o.isContent() {
 			need += p.s.copies.sizes[was.ID]
-			there[m] += p.s.copies.sizes[was.ID]
+		}
+		if o.isContent() && m != nil {
+			there += p.s.copies.sizes[was.ID]
 		}
 		if is != nil && m == nil && (o.isContent() || o.Do == opRemove) {
 			goes += is.data
@@ -268,8 +274,8 @@ func (p *Plan) checkRoom(free int64) error {
 	}
 	for _, m := range p.s.mounts {
 		var disk unix.Statfs_t
-		if there[m] > 0 && unix.Fstatfs(m.dir, &disk) == nil && there[m] > int64(disk.Bavail)*disk.Bsize {
-			return &FullError{there[m], int64(disk.Bavail) * disk.Bsize}
+		if there > 0 && unix.Fstatfs(m.dir, &disk) == nil && there > int64(disk.Bavail)*disk.Bsize {
+			return &FullError{there, int64(disk.Bavail) * disk.Bsize}
 		}
 	}
 	if disk := p.s.copies.diskRoom(); need > 0 && need > min(free+goes, disk) {
@@ -419,7 +425,12 @@ func (p *Plan) Parted(open map[uint64]string) (paths []string) {
 			}
 		}
 	})
-	slices.Sort(paths)
+	return sorted(paths)
+}
+
+// sorted sorts paths. Package slices would be in the program once more for them.
+func sorted(paths []string) []string {
+	sort.Slice(paths, func(i, j int) bool { return paths[i] < paths[j] })
 	return paths
 }
 

@@ -377,11 +377,11 @@ func (s *Store) GiveUp() {
 
 // addVersion ends the pending runs. What others changed beside them is in the version too, so that going back names it.
 func (s *Store) addVersion(number int, changes []change) {
-	own, beside, between := s.apart(changes)
-	did := s.did(own)
-	s.push(&version{number, s.pending, append(own, beside...), did})
+	by := s.by(changes)
+	others := by(beside | between)
+	s.push(&version{number, s.pending, by(runs | beside), s.did(by(runs))})
 	s.pending = nil
-	s.bring(append(beside, between...))
+	s.bring(others)
 }
 
 func (s *Store) push(v *version) {
@@ -426,8 +426,7 @@ func (s *Store) follow(changes []change, complete bool) {
 	case complete && len(s.pending) > 0:
 		s.addVersion(s.number(), changes)
 	case complete:
-		_, _, between := s.apart(changes)
-		s.bring(between)
+		s.bring(s.by(changes)(between))
 	}
 	s.followUp(complete)
 }
