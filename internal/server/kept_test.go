@@ -82,10 +82,10 @@ func TestWhatIsSetCounts(t *testing.T) {
 				if r.Name == "engine" && features() == nil {
 					value = "podman" // there is no other
 				}
-				if r.Name != "session" && r.Name != "http" {
+				if r.Name != "session" && r.Name != "project" && r.Name != "http" {
 					args = append(args, "--http=127.0.0.1:0")
 				}
-				if features() != nil && r.Name != "session" && r.Name != "policy" {
+				if features() != nil && r.Name != "session" && r.Name != "project" && r.Name != "policy" {
 					args = append(args, "--policy="+filepath.Join(folder, "policy.yaml"))
 				}
 				want := server.New(features())
