@@ -24,8 +24,9 @@ type mount struct {
 	dir  int    // -1: it is not there
 	why  string // it was not seen at the last look, and its files stay; empty: it was
 	// anew: what has changed in it since the look before is of others, because that look saw nothing.
-	anew  bool
-	inode uint64 // of the folder itself
+	anew    bool
+	skipped bool   // the last look left it out, since nothing told of a change
+	inode   uint64 // of the folder itself
 	// watch is an inotify descriptor, with something to read where the folder has changed since the last look; -1: it must be looked at.
 	watch atomic.Int64
 }
@@ -127,19 +128,75 @@ func (s *Store) CatchUp() {
 	}
 }
 
-// see looks at the work directory, or at a mounted folder.
-func (s *Store) see(m *mount) (l *look, complete bool) {
+// lookOwed looks, behind a run, at mounted folders that told of no change: what is written to a mapping tells nothing. It is the run's,
+// or a later one's where free says that something else is to be done.
+func (s *Store) lookOwed(free func() bool) {
+	s.mu.Lock()
+	owed, next := s.owed, s.next
+	s.owed = false
+	s.mu.Unlock()
+	last := len(s.versions) - 1
+	if !owed || last < 0 || len(s.versions[last].Runs) == 0 {
+		return
+	}
+	for _, m := range s.mounts {
+		if !m.skipped || m.why != "" {
+			continue
+		}
+		s.round++
+		l, complete := s.see(m, free)
+		if free != nil && (!free() || s.upcoming() != next) { // a run has begun, and may be over
+			s.mu.Lock()
+			s.owed = true
+			s.mu.Unlock()
+			return
+		}
+		if !complete {
+			continue
+		}
+		v := s.versions[last]
+		for _, e := range l.found {
+			if c := s.set(e.path, e); s.isOfOthers(c, nil) {
+				s.bring([]change{c})
+			} else {
+				v.Before = append(v.Before, c)
+			}
+			s.logged = min(s.logged, last) // the log gets it again
+		}
+		if len(l.found) > 0 {
+			v.Did = s.did(v.Before)
+			s.followUp(true)
+		}
+	}
+}
+
+// isFree reports whether nothing else is to be done.
+func (s *Store) isFree() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue) == 0 && !s.drop && s.running == 0
+}
+
+// goesOn reports whether a look need not be given up.
+func (s *Store) goesOn() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.stop
+}
+
+// see looks at the work directory, or at a mounted folder, as long as goesOn says. Nil: to the end.
+func (s *Store) see(m *mount, goesOn func() bool) (l *look, complete bool) {
 	l = &look{f: &s.files, mount: m}
 	dir := s.dir
 	if m != nil {
 		m.drain()
 		dir = m.dir
 	}
-	walk := tree.Walk{Visit: l.visit, Unlock: true, PassOver: m != nil, MaxDepth: maxDepth, MaxEntries: mostEntries, Pause: func() bool { return !s.isStopped() }}
+	walk := tree.Walk{Visit: l.visit, Unlock: true, PassOver: m != nil, MaxDepth: maxDepth, MaxEntries: mostEntries, Pause: goesOn}
 	complete, err := walk.Run(dir)
 	l.lockAgain()
 	complete = complete && err == nil && l.bytes <= mostPathBytes
-	if m == nil || s.isStopped() {
+	if m == nil || goesOn != nil && !goesOn() {
 		return l, complete
 	}
 	m.anew, m.why = m.why != "", ""
@@ -151,12 +208,6 @@ func (s *Store) see(m *mount) (l *look, complete bool) {
 		m.why = whyUnseen
 	}
 	return l, complete
-}
-
-func (s *Store) isStopped() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stop
 }
 
 // Who made a change.

@@ -297,6 +297,31 @@ func TestChangesOfOthersAreNoticed(t *testing.T) {
 	}
 }
 
+// What is written to a mapping tells nothing, and is the run's all the same.
+func TestAMappedFileOfAMountedFolderGoesBack(t *testing.T) {
+	for _, soon := range []bool{false, true} {
+		a := newMounted(t)
+		var mapping []byte
+		a.ran(func() {
+			file := must.Get(os.OpenFile(a.in("a"), os.O_RDWR, 0))(t)
+			defer func() { _ = file.Close() }()
+			mapping = must.Get(unix.Mmap(int(file.Fd()), 0, 3, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
+		})
+		run := a.ran(func() { copy(mapping, "two") })
+		if !soon {
+			must.Soon(t, "it is seen", func() bool {
+				time.Sleep(time.Millisecond)
+				a.store.mu.Lock()
+				defer a.store.mu.Unlock()
+				return !a.store.owed
+			})
+		}
+		o := a.undo(run)
+		should.Hold(t, a.read(mounted+"/a") == "one" && o.NotRestoredTotal == 0, "%v: it is %q, %v; owed %v", soon, a.read(mounted+"/a"), o, a.store.owed)
+		must.OK(t, unix.Munmap(mapping))
+	}
+}
+
 // marker is in all that the editor of the following test writes.
 var marker = regexp.MustCompile(`edit-\d+`)
 

@@ -102,6 +102,7 @@ func (s *Store) prepare(id, run string, free int64, open []uint64) (*Plan, error
 	if busy {
 		return nil, ErrBusy
 	}
+	s.lookOwed(nil)
 	if !s.rebase() {
 		return nil, ErrUnseen
 	}

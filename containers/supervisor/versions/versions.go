@@ -68,6 +68,7 @@ type Store struct {
 	blind   bool                // runs ended behind which the files were not looked at yet
 	crash   func(step int) bool // for tests: whether a restore ends before a step
 	drop    bool                // everything is to be dropped
+	owed    bool                // mounted folders that told of no change are to be looked at all the same
 	free    int64               // bytes that the work directory may still take
 	user    uint32              // as whom the session's code runs
 
@@ -154,7 +155,7 @@ func (s *Store) do(f func()) {
 func (s *Store) work() {
 	for {
 		s.mu.Lock()
-		for len(s.queue) == 0 && len(s.todo) == 0 && !s.drop {
+		for len(s.queue) == 0 && len(s.todo) == 0 && !s.drop && (!s.owed || s.running > 0) {
 			s.more.Wait()
 		}
 		var f func()
@@ -168,8 +169,10 @@ func (s *Store) work() {
 			s.dropAll()
 		case f != nil:
 			f()
-		default:
+		case len(s.todo) > 0:
 			s.keepTodo()
+		default:
+			s.lookOwed(s.isFree)
 		}
 		if len(s.todo) == 0 {
 			s.settle()
@@ -297,18 +300,21 @@ func (s *Store) changesIn(work bool) (before []change, complete bool) {
 	s.round++
 	var found []*entry
 	if work {
-		l, complete := s.see(nil)
+		l, complete := s.see(nil, s.goesOn)
 		if s.unseen = !complete; s.unseen {
 			return nil, false
 		}
 		found = l.found
 	}
 	for _, m := range s.mounts {
-		if l, complete := s.see(m); complete {
+		if m.skipped = m.why == "" && !m.mayHaveChanged(); m.skipped {
+			continue
+		}
+		if l, complete := s.see(m, s.goesOn); complete {
 			found = append(found, l.found...)
 		}
 	}
-	if len(s.mounts) > 0 && s.isStopped() {
+	if len(s.mounts) > 0 && !s.goesOn() {
 		s.unseen = true
 		return nil, false
 	}
@@ -319,7 +325,7 @@ func (s *Store) changesIn(work bool) (before []change, complete bool) {
 		if e.round == s.round {
 			continue
 		}
-		if m := s.mountOf(path); m == nil && work || m != nil && m.why == "" {
+		if m := s.mountOf(path); m == nil && work || m != nil && m.why == "" && !m.skipped {
 			before = append(before, s.set(path, nil))
 		}
 	}
@@ -345,6 +351,11 @@ func (s *Store) note(paths []string) {
 func (s *Store) capture(number int, run past) {
 	s.pending = append(s.pending, run)
 	changes, complete := s.changes()
+	s.mu.Lock()
+	for _, m := range s.mounts {
+		s.owed = s.owed || complete && m.skipped
+	}
+	s.mu.Unlock()
 	if complete {
 		s.addVersion(number, changes)
 	}
