@@ -460,10 +460,13 @@ func (s *Store) prune() {
 		if i < len(s.versions)-1 && (runs > mostRuns || changes > mostChanges) || len(s.versions)-i > mostPast {
 			s.versions = s.versions[i+1:]
 			s.logged = max(0, s.logged-i-1)
-			break
+			s.gather()
+			return
 		}
 	}
-	s.gather()
+	if len(s.dirty) > 0 { // else every copy is needed as before
+		s.gather()
+	}
 }
 
 func (s *Store) dropOldest() {
