@@ -33,6 +33,7 @@ type reserve struct {
 	losses int
 	due    time.Time // when the next may be started
 	timer  *loop.Timer
+	idle   *loop.Timer // until nothing is kept ready any more, because no run came
 	zygote *zygote
 }
 
@@ -46,7 +47,19 @@ type zygote struct {
 
 func (r *reserve) want() {
 	r.wanted = true
+	r.idle.Stop()
+	r.idle = r.l.set.After(aheadTime, r.rest)
 	r.prepare()
+}
+
+// rest ends what is kept ready until a run wants it again.
+func (r *reserve) rest() {
+	if r.wanted = false; r.zygote != nil {
+		r.endZygote()
+	}
+	if r.kernel != nil {
+		r.kernel.Kill("")
+	}
 }
 
 // prepare makes the missing ones: a zygote between runs, a kernel at any time.
@@ -139,7 +152,7 @@ func (r *reserve) onReady() {
 // onDeath is called when the kernel is dead.
 func (r *reserve) onDeath() {
 	r.kernel = nil
-	if r.l.HasZygote {
+	if r.l.HasZygote || !r.wanted {
 		r.prepare()
 		return
 	}
@@ -260,11 +273,8 @@ func (r *reserve) renew() {
 	if r.zygote == nil {
 		return
 	}
-	r.endZygote()
-	if r.kernel != nil {
-		r.kernel.Kill("")
-	}
-	r.prepare()
+	r.rest()
+	r.want()
 }
 
 // zygoteFamily is the zygote and its children, also one that it forks just now and whose number is not known yet.
