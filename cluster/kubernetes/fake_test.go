@@ -277,6 +277,7 @@ func TestWhatAClusterSaysIsExplained(t *testing.T) {
 		words  []string
 	}{
 		"a quota":      {forbidden(`exceeded quota: q, requested: pods=1, used: pods=9, limited: pods=9`), nil, []string{"quota is used up", "limited: pods=9", "ResourceQuota"}},
+		"a LimitRange": {forbidden(`[minimum cpu usage per Container is 3, but request is 10m]`), nil, []string{"LimitRange", "usage per Container is 3", "--cpu-limit"}},
 		"Pod Security": {forbidden(`violates PodSecurity "restricted:latest": seccompProfile`), nil, []string{"Pod Security", "seccompProfile"}},
 		"OpenShift":    {forbidden(`unable to validate against any security context constraint: 1000 is not in range`), nil, []string{"--pod-users none"}},
 		"a webhook":    {failure(http.StatusBadRequest, meta.StatusReasonBadRequest, `admission webhook "policy.example" denied the request: no team`), nil, []string{"policy.example", "no team"}},
@@ -392,6 +393,17 @@ func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
 			should.Hold(t, !a.deleted && a.claim == nil, "the pod was removed: %t, and it has the claim %v", a.deleted, a.claim)
 		})
 	}
+}
+
+func TestAPodOfALostNodeNamesIt(t *testing.T) {
+	a := &apiServer{minor: "37"}
+	spec := goldenSpec()
+	a.pod = a.podFor(t, a.on(t, kubernetes.Options{}), spec)
+	a.pod.DeletionTimestamp, a.pod.Spec.NodeName = new(meta.Now()), "node-7"
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // nothing will come
+	defer cancel()
+	_, err := a.on(t, kubernetes.Options{}).Start(ctx, spec)
+	said(t, err, engine.ErrEngineUnavailable, "node-7 may be lost", "kubectl delete node node-7")
 }
 
 // A pod whose node pulls an image is waited for, by the start that comes next.
