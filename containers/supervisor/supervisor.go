@@ -23,6 +23,8 @@ import (
 // quietTime is the pause after the last run before kernels start ahead of demand.
 const quietTime = 2 * time.Second
 
+const aheadWaits = 15
+
 // Supervisor is process 1 of a container. Its state belongs to its loop, and to parts with types of their own. It
 // never runs code of the session, and trusts nothing from it.
 type Supervisor struct {
@@ -196,8 +198,17 @@ func (s *Supervisor) apply() {
 func (s *Supervisor) onRunOver() {
 	s.lastFrame = time.Now()
 	s.ahead.Stop()
+	s.startAhead(0)
+}
+
+// startAhead puts that off while the machine is busy, up to aheadWaits times.
+func (s *Supervisor) startAhead(waits int) {
 	s.ahead = s.After(quietTime, func() {
-		if !s.runs.HasRuns() && !s.runs.IsRetiring() && s.Memory.HasRoom() {
+		switch {
+		case s.runs.HasRuns() || s.runs.IsRetiring() || !s.Memory.HasRoom():
+		case waits < aheadWaits && procs.AreBusy():
+			s.startAhead(waits + 1)
+		default:
 			s.runs.StartAhead()
 		}
 	})
