@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/parts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/runs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -44,6 +45,7 @@ func newSupervisor(programs []kernels.Program, stdio io.ReadWriteCloser) *Superv
 		Frame: s.onFrame, End: s.onEnd, Streams: func(conn *channel.Conn) { s.Dir.AcceptAll(conn, s.runs.ServeProgram) },
 	})
 	s.runs = runs.New(s.Parts, programs, s.onRunOver)
+	s.Undo.OnPins(s.runs.KeepPins)
 	s.Server.Attach(stdio)
 	return s
 }
@@ -111,7 +113,7 @@ func (s *Supervisor) onFrame(body []byte) {
 		s.Server.Send(protocol.Pong{Type: "pong", N: m.N}, true)
 	case "stop":
 		s.retire()
-	case "start", "freeze", "restore":
+	case "start", "freeze", "checkpoint", "restore":
 		l := s.runs.Language(m.Language)
 		switch {
 		case l == nil || !s.Settings.AreKnown():
@@ -120,8 +122,12 @@ func (s *Supervisor) onFrame(body []byte) {
 			l.Start()
 		case m.Type == "freeze":
 			l.Freeze(m.ID)
+		case m.Type == "checkpoint":
+			s.runs.Hold(func() { s.checkpoint(l, m) })
+		case m.Name != "" && s.Undo.Keeps():
+			s.Undo.FindPin(m.Name, func(found *versions.Pin, all []versions.Pin) { s.restore(l, m, found, all) })
 		default:
-			s.restore(l, m)
+			s.restore(l, m, nil, nil)
 		}
 	}
 }

@@ -94,19 +94,26 @@ func (s *Store) Prepare(id, run string, free int64, open ...uint64) (p *Plan, er
 	return p, err
 }
 
-func (s *Store) prepare(id, run string, free int64, open []uint64) (*Plan, error) {
+// rest takes the files as they are, or says why they cannot go back.
+func (s *Store) rest() error {
 	s.mu.Lock()
 	busy := s.running > 0
 	s.stop = false
 	s.mu.Unlock()
-	if busy {
-		return nil, ErrBusy
+	switch {
+	case busy:
+		return ErrBusy
+	case !s.rebase():
+		return ErrUnseen
+	case s.copies.folder < 0:
+		return ErrFolder
 	}
-	if !s.rebase() {
-		return nil, ErrUnseen
-	}
-	if s.copies.folder < 0 {
-		return nil, ErrFolder
+	return nil
+}
+
+func (s *Store) prepare(id, run string, free int64, open []uint64) (*Plan, error) {
+	if err := s.rest(); err != nil {
+		return nil, err
 	}
 	to, ok := s.find(run)
 	if !ok {
@@ -140,7 +147,7 @@ func (p *Plan) order() {
 		steps[do] = append(steps[do], op{Do: do, Path: []byte(path), Mode: e.Mode, Mtime: e.Mtime})
 	}
 	touched := map[string]bool{}
-	for _, path := range slices.Sorted(maps.Keys(p.wants)) {
+	for _, path := range sorted(slices.Collect(maps.Keys(p.wants))) {
 		is, was := p.s.now[path], p.wants[path]
 		if p.isBelowLeft(path) || is == was || is != nil && was != nil && is.isLike(was) {
 			continue
@@ -399,7 +406,12 @@ func (p *Plan) Parted(open map[uint64]string) (paths []string) {
 			}
 		}
 	})
-	slices.Sort(paths)
+	return sorted(paths)
+}
+
+// sorted sorts paths: package slices has code of its own for texts, which nothing else in the program needs.
+func sorted(paths []string) []string {
+	sort.Slice(paths, func(i, j int) bool { return paths[i] < paths[j] })
 	return paths
 }
 
