@@ -187,6 +187,7 @@ type heard struct {
 	ID       string `json:"id"`
 	Code     string `json:"code"`
 	Run      string `json:"run"`
+	Name     string `json:"name"`
 	Copy     bool   `json:"copy"`
 }
 

@@ -203,7 +203,7 @@ func splitVersion(path string) (name, run string) {
 		return path, ""
 	}
 	name, run = path[:at], path[at+1:]
-	if !strings.HasPrefix(run, runs.RunPrefix) && !strings.HasPrefix(run, runs.RestorePrefix) || !state.ValidID(run) {
+	if !runs.IsID(run) || !state.ValidID(run) {
 		return path, ""
 	}
 	return name, run

@@ -35,6 +35,8 @@ type (
 	FilesDid      = runs.FilesDid
 	FileReader    = link.FileReader
 	NotRestored   = link.NotRestored
+	NotKept       = link.NotKept
+	Checkpoint    = link.Checkpoint
 	Parts         = link.Parts
 	RestoredFiles = link.RestoredFiles
 )

@@ -21,7 +21,13 @@ import (
 type Restoration struct {
 	SessionID string
 	Run       *RunInfo // it is as before this run
-	Copy      bool     // they are the copy's, after Run
+	// Checkpoint is what it went back to in the place of a run, or what was Kept; nil: it is about a run. Checkpoints are all, the newest
+	// last, and Dropped the quoted names of those that there is no room for any more.
+	Checkpoint  *Checkpoint
+	Kept        bool
+	Checkpoints []Checkpoint
+	Dropped     []string
+	Copy        bool // they are the copy's, after Run
 	// Parts were restored; Asked were requested.
 	Parts Parts
 	Asked Parts
@@ -46,14 +52,19 @@ type Restoration struct {
 type WayBack struct {
 	SessionID string // empty: that of RunID
 	RunID     string // empty: Steps count
-	Steps     int
-	Own       string // the session of the client, whose runs an error lists
-	Parts     Parts
+	// Checkpoint is the name of one, in the place of both.
+	Checkpoint string
+	Steps      int
+	Own        string // the session of the client, whose runs an error lists
+	Parts      Parts
 }
 
 // Restore restores a session's variables and files, or its variables to a run's copy. What cannot go back after a run of that kind
 // stays. It waits for the kernel's turn, and calls queued once it is in the queue. It starts a container for files alone.
 func (m *Manager) Restore(ctx context.Context, to WayBack, queued func()) (*Restoration, error) {
+	if to.Checkpoint != "" {
+		return m.restoreCheckpoint(ctx, to, queued)
+	}
 	s, entry, err := m.sessionOf(ctx, to)
 	if err != nil {
 		return nil, err
@@ -101,7 +112,7 @@ func (s *session) goBack(ctx context.Context, entry *HistoryEntry, parts, asked 
 	turn := i.Enqueue()
 	defer turn.Leave()
 	queued()
-	answer, err := i.GoBack(ctx, turn, entry.RunID, parts)
+	answer, err := i.GoBack(ctx, turn, protocol.Request{Run: entry.RunID}, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -372,6 +383,8 @@ type FileVersions struct {
 	// NotKept are the present files that could not be brought back, at most 20, of NotKeptTotal.
 	NotKept      []link.NotKept `json:"not_kept"`
 	NotKeptTotal int            `json:"not_kept_total"`
+	// Checkpoints are the newest last.
+	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
 }
 
 // partsOf returns what a restore can bring back, or why it can bring back nothing.
@@ -387,7 +400,7 @@ func (m *Manager) partsOf(entry *HistoryEntry, asked Parts) (Parts, error) {
 	case parts != Parts{}:
 		return parts, nil
 	case !asked.Variables && !asked.Files:
-		return parts, fault.New(fault.InvalidArgument, "Leave one of them out, or set it to true.", "With files and variables false nothing is restored.")
+		return parts, errNoParts()
 	case asked.Files && isCopy:
 		return parts, fault.New(fault.InvalidArgument, "Let variables be true.", "Run %s worked in a copy of the variables, and its files are the session's.", entry.RunID)
 	case asked.Files:
@@ -415,10 +428,23 @@ func (m *Manager) restoreOf(id string) (owner string, entry *HistoryEntry) {
 	return "", nil
 }
 
+func errNoParts() *fault.Error {
+	return fault.New(fault.InvalidArgument, "Leave one of them out, or set it to true.", "With files and variables false nothing is restored.")
+}
+
 // errFilesStay says why nothing went back, because the files cannot.
 func (s *session) errFilesStay(i *link.Interpreter, target *HistoryEntry, files *protocol.RestoredFiles) *fault.Error {
-	why := text.Shorten(i.Config.Mask.Mask(strings.TrimRight(text.Safe(files.Error, runs.MaxName), ".")), runs.MaxName)
 	alone := "files: false brings back the variables alone."
+	if files.Code == "unknown" {
+		alone = s.waysBack("The files can go back") + " " + alone
+	}
+	return s.errFiles(i, files, "Nothing has gone back before "+target.Info().String(), alone)
+}
+
+// errFiles says why nothing has come of something, as of its files nothing can, and what can be had alone.
+func (s *session) errFiles(i *link.Interpreter, files *protocol.RestoredFiles, what, alone string) *fault.Error {
+	why := text.Shorten(i.Config.Mask.Mask(strings.TrimRight(text.Safe(files.Error, runs.MaxName), ".")), runs.MaxName)
+	code, hint := fault.ExecutionFailed, "Look at the files with list_artifacts."
 	switch files.Code {
 	case "busy":
 		for _, run := range s.uses.All() { // programs are among them
@@ -426,13 +452,13 @@ func (s *session) errFilesStay(i *link.Interpreter, target *HistoryEntry, files 
 				return i.ErrBusy(run.Info(), 0)
 			}
 		}
-		return fault.New(fault.SessionBusy, "Wait for what runs in the session, and try again; or "+alone, "The files cannot go back: %s.", why)
+		code, hint = fault.SessionBusy, "Wait for what runs in the session, and try again."
 	case "full":
-		return fault.New(fault.QuotaExceeded, "Delete files that are no longer needed, and try again; or "+alone, "Nothing has gone back, because %s.", why)
+		code, hint = fault.QuotaExceeded, "Delete files that are no longer needed, and try again."
 	case "unknown":
-		return fault.New(fault.InvalidArgument, s.waysBack("The files can go back")+" "+alone, "Nothing has gone back before %s: %s.", target.Info(), why)
+		code, hint = fault.InvalidArgument, ""
 	}
-	return fault.New(fault.ExecutionFailed, "Look at the files with list_artifacts; "+alone, "Nothing has gone back before %s: %s.", target.Info(), why)
+	return fault.New(code, strings.TrimSpace(hint+" "+alone), "%s: %s.", what, why)
 }
 
 // waysBack returns a hint that lists the last five restorable runs after an introduction.
@@ -466,7 +492,7 @@ func (s *session) versions() *FileVersions {
 			}
 		}
 		i := s.interpreters[l.Languages[0]]
-		return &FileVersions{runs.InfosOf(v.Runs, known), i.NotKept(v.NotKept), max(v.NotKeptTotal, len(v.NotKept))}
+		return &FileVersions{runs.InfosOf(v.Runs, known), i.NotKept(v.NotKept), max(v.NotKeptTotal, len(v.NotKept)), i.Checkpoints(v.Checkpoints)}
 	}
 	return nil
 }

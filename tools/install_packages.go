@@ -53,7 +53,7 @@ func (d *Deps) installPackages() tool {
 		mcp.WithDescription(sentences("Install packages from PyPI (Python) or npm (JavaScript) into the session.", d.Packages.Summary)),
 		mcp.WithString("language", mcp.Required(), mcp.Enum(d.installer().languages()...)),
 		mcp.WithArray("packages", mcp.Required(), mcp.WithStringItems(),
-			mcp.Description("Such as polars>=1.0 or lodash@4, or files below /mnt/data.")),
+			mcp.Description("Such as polars>=1.0, lodash@4, or files below /mnt/data.")),
 		sessionParam(), hints(false))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
 	definition.Annotations.IdempotentHint = mcp.ToBoolPtr(true)

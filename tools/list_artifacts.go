@@ -59,7 +59,7 @@ func (d *Deps) listArtifacts() tool {
 		definition: mcp.NewTool("list_artifacts",
 			mcp.WithToolTitle("List files"),
 			mcp.WithDescription(fmt.Sprintf("List the code sandbox's files below %s, newest first; at most %d, "+
-				"no hidden ones; %s/ only where no others match.", engine.WorkDir, listedArtifacts, content.InputDir)),
+				"none hidden; %s/ only where no others match.", engine.WorkDir, listedArtifacts, content.InputDir)),
 			mcp.WithString("glob", mcp.Description("Such as *.csv (in any folder) or output/*.{png,svg}.")),
 			mcp.WithString("before", mcp.Description("run_id: before that run.")),
 			sessionParam(), hints(true),

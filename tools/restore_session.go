@@ -1,4 +1,4 @@
-// The tool restore_session, which undoes runs.
+// The tool restore_session, which undoes runs, and keeps states by names.
 
 package tools
 
@@ -11,17 +11,22 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 // restoredSession describes the snapshot that a session went back to.
 type restoredSession struct {
 	SessionID string `json:"session_id"`
-	// RestoredTo is the run that the variables are as before, or as behind where it had a copy.
-	RestoredTo string             `json:"restored_to"`
-	Copy       bool               `json:"copy"`
-	Undone     []*sandbox.RunInfo `json:"undone"`
+	// RestoredTo is the run that the variables are as before, or as behind where it had a copy; empty with Checkpoint.
+	RestoredTo string `json:"restored_to"`
+	// Checkpoint is what was kept, or restored. Checkpoints are all, the newest last, if one was named.
+	Checkpoint  *sandbox.Checkpoint  `json:"checkpoint,omitempty"`
+	Checkpoints []sandbox.Checkpoint `json:"checkpoints,omitempty"`
+	Copy        bool                 `json:"copy"`
+	Undone      []*sandbox.RunInfo   `json:"undone"`
 	// Changed are files that the undone runs made or changed, if they stay as they are.
 	Changed []string `json:"changed"`
 	// Variables: they went back.
@@ -38,10 +43,10 @@ type restoredSession struct {
 // restoreSession returns the tool restore_session.
 func (d *Deps) restoreSession() tool {
 	definition := mcp.NewTool("restore_session",
-		mcp.WithDescription("Undo files and variables (rewind, revert, roll back): the last change, steps, or from run_id on."),
+		mcp.WithDescription("Undo files and variables (rewind, roll back): last change, steps, from run_id on, to a checkpoint. checkpoint names the present state."),
 		mcp.WithToolTitle("Undo files"),
 		mcp.WithString("run_id"), mcp.WithNumber("steps"),
-		mcp.WithBoolean("files", mcp.Description("Default true.")), mcp.WithBoolean("variables", mcp.Description("Default true.")),
+		mcp.WithString("checkpoint"), mcp.WithString("to"), mcp.WithBoolean("files"), mcp.WithBoolean("variables"),
 		sessionParam(),
 		hints(false),
 	)
@@ -49,22 +54,37 @@ func (d *Deps) restoreSession() tool {
 	return tool{
 		output: mcp.WithOutputSchema[restoredSession](), definition: definition, ordered: true,
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
-			to := sandbox.WayBack{RunID: p.text("run_id"), SessionID: p.text("session_id"), Own: p.own.id}
+			to := sandbox.WayBack{RunID: p.text("run_id"), Checkpoint: p.text("to"), SessionID: p.text("session_id"), Own: p.own.id}
+			if to.RunID == "" && runs.IsID(to.Checkpoint) {
+				to.RunID, to.Checkpoint = to.Checkpoint, ""
+			}
 			if to.RunID == "" {
 				to.SessionID = p.session()
 			}
+			name := p.text("checkpoint")
 			to.Parts = sandbox.Parts{Variables: p.flagOn("variables"), Files: p.flagOn("files")}
 			if steps := p.integer("steps"); steps != nil {
 				to.Steps = int(min(*steps, math.MaxInt32))
 			}
-			if to.RunID != "" && to.Steps > 1 {
+			switch isRun := to.RunID != "" || to.Steps > 1; {
+			case to.RunID != "" && to.Steps > 1:
 				p.fail("run_id and steps name two ways back.")
+			case to.Checkpoint != "" && isRun:
+				p.fail("to and run_id or steps name two ways back.")
+			case name != "" && (to.Checkpoint != "" || isRun):
+				p.fail("checkpoint keeps the present state, and goes nowhere: call once for it, and once to go back.")
 			}
 			if err := p.check(); err != nil {
 				return nil, err
 			}
 			rpc.Settled(ctx) // for other sessions: this one may be another server's
-			r, err := d.Manager.Restore(ctx, to, func() { settled(ctx) })
+			var r *sandbox.Restoration
+			var err error
+			if name != "" {
+				r, err = d.Manager.KeepCheckpoint(ctx, to.SessionID, name, func() { settled(ctx) })
+			} else {
+				r, err = d.Manager.Restore(ctx, to, func() { settled(ctx) })
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -74,7 +94,23 @@ func (d *Deps) restoreSession() tool {
 }
 
 func (f restoredSession) Meta() any {
-	return map[string]any{"session_id": f.SessionID, "restored_to": f.RestoredTo, "copy": f.Copy, "undone": len(f.Undone)}
+	m := map[string]any{"session_id": f.SessionID, "restored_to": f.RestoredTo, "copy": f.Copy, "undone": len(f.Undone)}
+	if f.Checkpoint != nil {
+		m["checkpoint"] = f.Checkpoint.Name
+	}
+	return m
+}
+
+// listed lists checkpoints, if there are several.
+func listed(all []sandbox.Checkpoint) string {
+	if len(all) < 2 {
+		return ""
+	}
+	var names []string
+	for _, c := range all {
+		names = append(names, c.Name)
+	}
+	return "\ncheckpoints, newest last: " + render.OneLine(strings.Join(names, ", "))
 }
 
 // renderRestored describes it, with the newest of the undone runs and the first of the files.
@@ -91,16 +127,24 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 	for _, v := range missing {
 		lost = append(lost, render.OneLine(v.Name+": "+v.Why))
 	}
-	text += section("variables that could not be brought back", lost, r.LostTotal)
+	lacks, differ := "variables that could not be brought back", "files that are not as they were"
+	if r.Kept {
+		lacks, differ = "variables that it lacks", "files that it lacks"
+	}
+	text += section(lacks, lost, r.LostTotal)
 	if f := r.Files; f != nil {
 		var left []string
 		for _, n := range f.NotRestored[:min(most, len(f.NotRestored))] {
 			left = append(left, render.OneLine(n.Path+": "+n.Why))
 		}
-		text += section("files that are not as they were", left, f.NotRestoredTotal)
+		text += section(differ, left, f.NotRestoredTotal)
+	}
+	to := ""
+	if r.Run != nil {
+		to = r.Run.RunID
 	}
 	return render.Text(text, restoredSession{
-		SessionID: r.SessionID, RestoredTo: r.Run.RunID, Copy: r.Copy, Undone: present(undone), Changed: present(changed),
+		SessionID: r.SessionID, RestoredTo: to, Checkpoint: r.Checkpoint, Checkpoints: r.Checkpoints, Copy: r.Copy, Undone: present(undone), Changed: present(changed),
 		Variables: r.Parts.Variables, NotRestored: present(missing), NotRestoredTotal: r.LostTotal, Files: r.Files,
 		Before: present(r.Before), Copies: present(r.Copies),
 	})
@@ -115,11 +159,27 @@ func headOf(r *sandbox.Restoration) string {
 	if r.Parts.Files {
 		what = append(what, "files")
 	}
+	if r.Kept {
+		what = []string{"files"}
+		for _, l := range r.Checkpoint.Languages {
+			what = append(what, "variables of "+sandbox.Language(l).Info().Title)
+		}
+		said := fmt.Sprintf("checkpoint %q of session %s has %s", r.Checkpoint.Name, r.SessionID, text.Series(what, "and")) + listed(r.Checkpoints)
+		if len(r.Dropped) > 0 {
+			said += "\ndropped, as there is no room for more: " + strings.Join(r.Dropped, ", ")
+		}
+		return said
+	}
 	as := "before"
 	if r.Copy {
 		as = "in the copy"
 	}
-	text := fmt.Sprintf("%s of session %s are as %s %s", strings.Join(what, " and "), r.SessionID, as, render.OneLine(r.Run.String()))
+	text := strings.Join(what, " and ") + " of session " + r.SessionID + " are as "
+	if r.Checkpoint != nil {
+		text += fmt.Sprintf("at checkpoint %q", r.Checkpoint.Name) + listed(r.Checkpoints)
+	} else {
+		text += as + " " + render.OneLine(r.Run.String())
+	}
 	if f := r.Files; f != nil {
 		text += fmt.Sprintf("\n%d files restored, %d removed; restore_session with run_id %s undoes that", f.Restored, f.Removed, f.RestoreID)
 	}

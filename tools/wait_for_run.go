@@ -18,7 +18,7 @@ func (d *Deps) waitForRun() tool {
 			mcp.WithToolTitle("Wait for a run"),
 			mcp.WithDescription("Wait for a run's result or output so far, or cancel."),
 			mcp.WithString("run_id", mcp.Required()),
-			mcp.WithNumber("timeout_seconds", nullable, mcp.Description(fmt.Sprintf("By default and at most %v.", d.SoftWait.Seconds()))),
+			mcp.WithNumber("timeout_seconds", nullable, mcp.Description(fmt.Sprintf("Default and most: %v.", d.SoftWait.Seconds()))),
 			mcp.WithBoolean("cancel", nullable),
 			hints(false), loadedAtOnce,
 		),

@@ -3,8 +3,12 @@
 package main
 
 import (
+	"cmp"
+	"time"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bounds"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernels"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/workdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -15,20 +19,28 @@ type restore struct {
 	*Supervisor
 	l      *kernels.Language
 	asked  protocol.Request
+	to     kernels.Target
 	answer protocol.Restored
 	files  *workdir.Return // nil: they stay
 }
 
-// restore begins with what can go back.
-func (s *Supervisor) restore(l *kernels.Language, m protocol.Request) {
-	r := &restore{Supervisor: s, l: l, asked: m, answer: protocol.Restored{
+// restore begins with what can go back: before a run, or, if a name is given, to the checkpoint that was found, of all.
+func (s *Supervisor) restore(l *kernels.Language, m protocol.Request, pin *versions.Pin, all []versions.Pin) {
+	r := &restore{Supervisor: s, l: l, asked: m, to: kernels.Target{Run: m.Run, Pin: pin}, answer: protocol.Restored{
 		Type: "restored", Language: l.Name, ID: bounds.Clean(m.ID, bounds.MaxNamed), Run: bounds.Clean(m.Run, bounds.MaxNamed),
+		Checkpoints: workdir.Checkpoints(all),
 	}}
+	if pin != nil {
+		to := workdir.CheckpointOf(*pin)
+		r.to.Run, r.answer.Checkpoint = pin.Key(), &to
+	}
 	stay, busy := "", s.runs.KeepFiles()
 	if m.Variables {
-		stay = l.CannotGoBack(m.Run)
+		stay = l.CannotGoBack(r.to)
 	}
 	switch {
+	case m.Name != "" && pin == nil:
+		r.answer.Error = "there is no checkpoint of that name"
 	case stay != "" && !m.Files:
 		r.answer.Error = stay
 	case !m.Files:
@@ -55,7 +67,7 @@ func (s *Supervisor) restore(l *kernels.Language, m protocol.Request) {
 
 func (r *restore) prepareFiles() {
 	room, holders := r.Disk.Room(r.Undo.Files()), r.runs.Holders()
-	r.Dir.Prepare(r.answer.ID, r.asked.Run, room, holders, func(files *workdir.Return, refused *protocol.RestoredFiles) {
+	r.Dir.Prepare(r.answer.ID, r.to.Run, room, holders, func(files *workdir.Return, refused *protocol.RestoredFiles) {
 		r.files, r.answer.Files = files, refused
 		switch {
 		case files == nil:
@@ -69,7 +81,7 @@ func (r *restore) prepareFiles() {
 }
 
 func (r *restore) restoreVariables() {
-	r.l.GoBack(r.asked.Run, func(lost []protocol.Lost, total int, why string) {
+	r.l.GoBack(r.to, func(lost []protocol.Lost, total int, why string) {
 		r.answer.Lost, r.answer.LostTotal, r.answer.Error = lost, total, why
 		switch {
 		case r.files == nil:
@@ -101,4 +113,42 @@ func (r *restore) tell() {
 	r.answer.Runs, r.answer.Copies = r.l.Restorable()
 	r.Server.Send(r.answer, false)
 	r.l.Tell(false)
+}
+
+// checkpoint answers the message of that name: it keeps the present files, then the variables, by a name. No run begins meanwhile.
+func (s *Supervisor) checkpoint(l *kernels.Language, m protocol.Request) {
+	answer := protocol.Restored{Type: "restored", Language: l.Name, ID: bounds.Clean(m.ID, bounds.MaxNamed)}
+	why, code := cmp.Or(s.runs.KeepFiles(), s.runs.Obstacle()), "busy"
+	if !s.Undo.Keeps() {
+		why, code = "no versions of files are kept here", "unknown"
+	}
+	if why != "" {
+		answer.Files = workdir.Refused(code, why)
+		s.Server.Send(answer, false)
+		return
+	}
+	s.runs.SetRestoring(true)
+	pin := versions.Pin{
+		Name: bounds.Clean(m.Name, versions.MostName), After: bounds.Clean(m.Run, bounds.MaxNamed), AtMS: time.Now().UnixMilli(), Languages: s.runs.WithVariables(),
+	}
+	s.Undo.Pin(pin, func(pin versions.Pin, files *protocol.RestoredFiles) {
+		answer.Files = files
+		if files.Error != "" {
+			s.Server.Send(answer, false)
+			s.runs.SetRestoring(false)
+			return
+		}
+		s.runs.Pin(pin, func(lost []protocol.Lost, total int) {
+			answer.Lost, answer.LostTotal = lost, total
+			s.Undo.FindPin(pin.Name, func(found *versions.Pin, all []versions.Pin) {
+				if found != nil {
+					made := workdir.CheckpointOf(*found)
+					answer.Checkpoint = &made
+				}
+				answer.Checkpoints, answer.Dropped = workdir.Checkpoints(all), s.Undo.Dropped()
+				s.Server.Send(answer, false)
+				s.runs.SetRestoring(false)
+			})
+		})
+	})
 }

@@ -16,12 +16,15 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/parts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/runs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // quietTime is the pause after the last run before kernels start ahead of demand.
 const quietTime = 2 * time.Second
+
+const aheadWaits = 15
 
 // Supervisor is process 1 of a container. Its state belongs to its loop, and to parts with types of their own. It
 // never runs code of the session, and trusts nothing from it.
@@ -42,6 +45,7 @@ func newSupervisor(programs []kernels.Program, stdio io.ReadWriteCloser) *Superv
 		Frame: s.onFrame, End: s.onEnd, Streams: func(conn *channel.Conn) { s.Dir.AcceptAll(conn, s.runs.ServeProgram) },
 	})
 	s.runs = runs.New(s.Parts, programs, s.onRunOver)
+	s.Undo.OnPins(s.runs.KeepPins)
 	s.Server.Attach(stdio)
 	return s
 }
@@ -109,7 +113,7 @@ func (s *Supervisor) onFrame(body []byte) {
 		s.Server.Send(protocol.Pong{Type: "pong", N: m.N}, true)
 	case "stop":
 		s.retire()
-	case "start", "freeze", "restore":
+	case "start", "freeze", "checkpoint", "restore":
 		l := s.runs.Language(m.Language)
 		switch {
 		case l == nil || !s.Settings.AreKnown():
@@ -118,8 +122,12 @@ func (s *Supervisor) onFrame(body []byte) {
 			l.Start()
 		case m.Type == "freeze":
 			l.Freeze(m.ID)
+		case m.Type == "checkpoint":
+			s.runs.Hold(func() { s.checkpoint(l, m) })
+		case m.Name != "" && s.Undo.Keeps():
+			s.Undo.FindPin(m.Name, func(found *versions.Pin, all []versions.Pin) { s.restore(l, m, found, all) })
 		default:
-			s.restore(l, m)
+			s.restore(l, m, nil, nil)
 		}
 	}
 }
@@ -196,8 +204,17 @@ func (s *Supervisor) apply() {
 func (s *Supervisor) onRunOver() {
 	s.lastFrame = time.Now()
 	s.ahead.Stop()
+	s.startAhead(0)
+}
+
+// startAhead puts that off while the machine is busy, up to aheadWaits times.
+func (s *Supervisor) startAhead(waits int) {
 	s.ahead = s.After(quietTime, func() {
-		if !s.runs.HasRuns() && !s.runs.IsRetiring() && s.Memory.HasRoom() {
+		switch {
+		case s.runs.HasRuns() || s.runs.IsRetiring() || !s.Memory.HasRoom():
+		case waits < aheadWaits && procs.AreBusy():
+			s.startAhead(waits + 1)
+		default:
 			s.runs.StartAhead()
 		}
 	})

@@ -61,7 +61,7 @@ func own() []Route {
 			serve: (*Server).createSession, Request: Schema[newSession], answerOf: "session_info", Status: http.StatusCreated, also: map[int]string{http.StatusOK: "It was there."}},
 		{Method: "GET", Path: inSession, ID: "sessions.get", Summary: "Describe a session.", Tool: "session_info"},
 		{Method: "DELETE", Path: inSession, ID: "sessions.close", Summary: "End a session.", Tool: "close_session"},
-		{Method: "POST", Path: inSession + "/restore", ID: "sessions.restore", Summary: "Undo runs: files and variables become those from before a run, or variables those of its copy.", Tool: "restore_session"},
+		{Method: "POST", Path: inSession + "/restore", ID: "sessions.restore", Summary: "Undo runs: files and variables become those from before a run or at a checkpoint, or variables those of its copy; or name the present state.", Tool: "restore_session"},
 		{Method: "POST", Path: inSession + "/runs", ID: "runs.start", Summary: "Run code. 202 and a run_id where it goes on; a session that does not exist is made.", Tool: RunTool, waits: true},
 		{Method: "GET", Path: inSession + "/runs", ID: "runs.list", Summary: "List what ran in a session, the newest first, also of one that is closed or that another server has.", Tool: "wait_for_run",
 			serve: (*Server).listRuns, Answer: Schema[listedRuns], Query: object{

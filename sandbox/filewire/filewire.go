@@ -33,6 +33,9 @@ const StateFolder = ".state"
 // SnapshotMark is in the names of files there that are for the container that wrote them.
 const SnapshotMark = ".before-"
 
+// CheckpointMark is in the names of files there with the variables of a checkpoint, before its number.
+const CheckpointMark = ".checkpoint-"
+
 // VersionsFolder is the folder in it with the earlier versions of files. An export has those that are whole.
 const VersionsFolder = "versions"
 

@@ -78,6 +78,8 @@ const (
 	maxWaysBack = 16      // the restorable runs in a supervisor's message
 	maxVersions = 400     // those of files
 	maxTouched  = 10      // paths of what a run did
+	// maxCheckpoints bounds the checkpoints in a message.
+	maxCheckpoints = 32
 	// MaxRuns bounds the runs that a supervisor may report as going on.
 	MaxRuns = 32
 	// maxOver bounds those that it may report as over.
@@ -293,6 +295,7 @@ func (c *Container) noteVersions(m protocol.Versions) {
 		d.Runs, d.Paths = boundIDs(d.Runs, maxWaysBack), d.Paths[:min(len(d.Paths), maxTouched)]
 		v.Did = append(v.Did, d)
 	}
+	v.Checkpoints = boundCheckpoints(m.Checkpoints)
 	c.versions.Store(v)
 	if watch := c.watch.Load(); watch != nil {
 		(*watch)(v)
@@ -404,6 +407,18 @@ func (c *Container) current() string {
 		}
 	}
 	return current.id
+}
+
+// boundCheckpoints bounds the last of them.
+func boundCheckpoints(list []protocol.Checkpoint) (bound []protocol.Checkpoint) {
+	for _, p := range list[max(0, len(list)-maxCheckpoints):] {
+		if p.Name = text.Safe(p.Name, maxName); !state.ValidID(p.After) {
+			p.After = ""
+		}
+		p.Languages = p.Languages[:min(len(p.Languages), len(Languages))]
+		bound = append(bound, p)
+	}
+	return bound
 }
 
 // boundIDs keeps the possible ids of runs, so many of the last.

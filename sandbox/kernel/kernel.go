@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
@@ -324,9 +325,9 @@ func (k *Kernel) Freeze(ctx context.Context, most time.Duration) string {
 	}
 }
 
-// Restore sends the request restore, whose id is new, and waits for its answer. The caller holds the turn.
+// Restore sends the request restore or checkpoint, whose id is new, and waits for its answer. The caller holds the turn.
 func (k *Kernel) Restore(m protocol.Request, patience time.Duration) (protocol.Restored, error) {
-	m.Type, m.Language = "restore", string(k.language)
+	m.Type, m.Language = cmp.Or(m.Type, "restore"), string(k.language)
 	k.restoring.Store(&m.ID)
 	defer k.restoring.Store(nil)
 	select { // an answer that came as the wait for it ended
@@ -341,6 +342,7 @@ func (k *Kernel) Restore(m protocol.Request, patience time.Duration) (protocol.R
 	select {
 	case m := <-k.restoreds:
 		m.Error, m.Runs, m.Copies = text.Safe(m.Error, maxName), boundIDs(m.Runs, maxWaysBack), boundIDs(m.Copies, maxWaysBack)
+		m.Checkpoints, m.Dropped = boundCheckpoints(m.Checkpoints), m.Dropped[:min(len(m.Dropped), maxCheckpoints)]
 		return m, nil
 	case <-k.dead:
 		return protocol.Restored{}, ErrContainerEnded

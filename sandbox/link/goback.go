@@ -5,6 +5,8 @@ package link
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -18,13 +20,13 @@ import (
 // restoreTime bounds the wait for the kernel's turn, and then that for its answer.
 const restoreTime = 10 * time.Second
 
-// GoBack asks the kernel to restore, at its turn.
-func (i *Interpreter) GoBack(ctx context.Context, turn Turn, runID string, parts Parts) (protocol.Restored, error) {
+// GoBack asks the kernel to restore, or to keep a checkpoint, at its turn: m names the run, or the checkpoint.
+func (i *Interpreter) GoBack(ctx context.Context, turn Turn, m protocol.Request, parts Parts) (protocol.Restored, error) {
 	var none protocol.Restored
 	err := turn.Wait(ctx, restoreTime)
 	var k *kernel.Kernel
 	if err == nil {
-		if k, err = i.reach(ctx, parts); err != nil {
+		if k, err = i.reach(ctx, parts.Files || m.Name != ""); err != nil {
 			return none, err
 		}
 		err = i.waitAdopted(ctx, restoreTime)
@@ -43,13 +45,18 @@ func (i *Interpreter) GoBack(ctx context.Context, turn Turn, runID string, parts
 			"There is nothing to go back to: no %s kernel of session %q is running.", i.Language, i.Place.ID)
 	}
 	patience := restoreTime
-	if parts.Files {
+	if parts.Files || m.Name != "" {
 		patience = filesTime
 	}
-	answer, err := k.Restore(protocol.Request{ID: newRestoreID(), Run: runID, Variables: parts.Variables, Files: parts.Files}, patience)
+	m.ID, m.Variables, m.Files = newRestoreID(), parts.Variables, parts.Files
+	answer, err := k.Restore(m, patience)
 	if err != nil {
 		return none, fault.New(fault.ExecutionFailed, "Look at the variables and files with code, and try again.",
 			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.Place.ID).Because(err)
+	}
+	if p := answer.Checkpoint; p != nil && answer.Error == "" && slices.Contains(p.Languages, string(i.Language)) && m.Variables && m.Type == "" {
+		i.use(k)
+		i.found()
 	}
 	answer.Error, answer.Stay = i.Config.Mask.Mask(answer.Error), i.Config.Mask.Mask(text.Safe(answer.Stay, runs.MaxName))
 	return answer, nil
@@ -63,12 +70,12 @@ func (i *Interpreter) NotRestored(lost []protocol.Lost) (list []NotRestored) {
 	return list
 }
 
-// reach returns the kernel with the variables, taking over an earlier server's container if needed; nil: there is none. For files it
-// also returns one without variables, in a new container if needed.
-func (i *Interpreter) reach(ctx context.Context, parts Parts) (*kernel.Kernel, error) {
+// reach returns the kernel with the variables, taking over an earlier server's container if needed; nil: there is none. For files and
+// checkpoints it also returns one without variables, in a new container if needed.
+func (i *Interpreter) reach(ctx context.Context, anyhow bool) (*kernel.Kernel, error) {
 	i.starting.Lock()
 	defer i.starting.Unlock()
-	if parts.Files {
+	if anyhow {
 		c, err := i.connect(ctx, i.Language, i.NoteLater, false)
 		if err != nil {
 			return nil, err
@@ -138,6 +145,38 @@ func (i *Interpreter) RestoredFiles(m protocol.Restored) *RestoredFiles {
 		RestoreID: m.ID, Restored: m.Files.Restored, Removed: m.Files.Removed, NotRestored: i.NotKept(m.Files.NotKept),
 		NotRestoredTotal: max(m.Files.NotKeptTotal, len(m.Files.NotKept)),
 	}
+}
+
+// Checkpoint is a state of variables and files that has a name.
+type Checkpoint struct {
+	Name string `json:"name"`
+	// After is the last run before it; empty: there was none.
+	After string    `json:"after_run,omitempty"`
+	Made  time.Time `json:"made"`
+	// Languages had variables.
+	Languages []string `json:"languages"`
+}
+
+// Checkpoints masks a supervisor's list, the newest last.
+func (i *Interpreter) Checkpoints(list []protocol.Checkpoint) (all []Checkpoint) {
+	for _, p := range list {
+		c := Checkpoint{Name: i.Config.Mask.Mask(p.Name), After: p.After, Made: time.UnixMilli(p.AtMS).UTC(), Languages: []string{}}
+		for _, name := range p.Languages {
+			if runs.Language(name).Info().Title != "" {
+				c.Languages = append(c.Languages, name)
+			}
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// Dropped names checkpoints that were dropped for want of room.
+func (i *Interpreter) Dropped(list []string) (names []string) {
+	for _, name := range list[:min(len(list), kernel.MaxNotKept)] {
+		names = append(names, strconv.Quote(i.Config.Mask.Mask(text.Safe(name, runs.MaxName))))
+	}
+	return names
 }
 
 func newRestoreID() string { return state.NewID(runs.RestorePrefix) }

@@ -45,12 +45,17 @@ func (i *Interpreter) kernel(ctx context.Context, note func(string)) (*kernel.Ke
 		return nil, err
 	}
 	k := c.Kernel(i.Language)
+	i.use(k)
+	i.noteDeath(k)
+	return k, nil
+}
+
+// use notes that the language has variables.
+func (i *Interpreter) use(k *kernel.Kernel) {
 	if k.Use() {
 		i.Place.NoteUse(i.Language, i.madeWith)
 	}
 	i.Had.Store(true)
-	i.noteDeath(k)
-	return k, nil
 }
 
 // Current returns the kernel that has the language's variables in a live container; nil: there is none.

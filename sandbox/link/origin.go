@@ -27,7 +27,7 @@ func (i *Interpreter) Lose(note, files string) {
 	}
 }
 
-// found withdraws that note: another server used the kernel since, and its variables are there.
+// found withdraws that note: another server used the kernel since, or a checkpoint was gone to, and its variables are there.
 func (i *Interpreter) found() {
 	i.noted.Lock()
 	defer i.noted.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
@@ -81,6 +82,9 @@ func (i *Interpreter) outcome(run *runs.Run, k *kernel.Kernel, done protocol.Don
 	res := runs.ResultOf(done, i.Config.OutputBytes)
 	i.tellOrigin(run, done)
 	i.tellUnkept(run, done.NotKept)
+	if names := i.Dropped(done.Dropped); len(names) > 0 {
+		run.Note("There was no room for all checkpoints, so the oldest are gone: " + strings.Join(names, ", ") + ".")
+	}
 	for _, s := range i.NotKept(done.Stripped) {
 		run.Note(s.Path + " was written again without what it had: " + s.Why + ". restore_session brings it back.")
 	}

@@ -86,10 +86,10 @@ type Attach struct {
 	FilesOnly bool `json:"files_only,omitempty"`
 }
 
-// Request is any message after those: start, run, interrupt, peek, ping, freeze, restore or stop.
+// Request is any message after those: start, run, interrupt, peek, ping, freeze, checkpoint, restore or stop.
 type Request struct {
 	Type      string `json:"type"`
-	Language  string `json:"language,omitempty"` // of start, run, freeze and restore
+	Language  string `json:"language,omitempty"` // of start, run, freeze, checkpoint and restore
 	ID        string `json:"id,omitempty"`
 	Code      string `json:"code,omitempty"` // of run, as the following
 	Before    string `json:"before,omitempty"`
@@ -98,7 +98,8 @@ type Request struct {
 	GraceMS   int64  `json:"grace_ms,omitempty"`
 	LingerMS  int64  `json:"linger_ms,omitempty"`
 	Copy      bool   `json:"copy,omitempty"`      // of run: in a copy of the variables, which restore can restore
-	Run       string `json:"run,omitempty"`       // of restore: the run with the wanted beginning or copy
+	Run       string `json:"run,omitempty"`       // of restore: the run with the wanted beginning or copy; of checkpoint: the last run before it
+	Name      string `json:"name,omitempty"`      // of checkpoint; of restore: in the place of Run
 	Variables bool   `json:"variables,omitempty"` // of restore: they go back
 	Files     bool   `json:"files,omitempty"`     // of restore: they go back
 	Reason    string `json:"reason,omitempty"`    // of interrupt
@@ -227,6 +228,8 @@ type Done struct {
 	Copied bool `json:"copied,omitempty"`
 	// NotKept are files without a copy of what they were before the run, if no answer has named them since they were last copied.
 	NotKept []NotKept `json:"not_kept,omitempty"`
+	// Dropped are checkpoints that were dropped for want of room, if no answer has named them.
+	Dropped []string `json:"dropped,omitempty"`
 	// Stripped are documents that the run wrote again, at most 5, and in Why the parts that they had and have no more.
 	Stripped []NotKept `json:"stripped,omitempty"`
 }
@@ -276,7 +279,15 @@ type Frozen struct {
 	Error     string `json:"error,omitempty"` // why nothing was written; an earlier snapshot stays
 }
 
-// Restored answers the message restore.
+// Checkpoint is a state of variables and files that has a name.
+type Checkpoint struct {
+	Name      string   `json:"name"`
+	After     string   `json:"after"` // the last run before it
+	AtMS      int64    `json:"at_ms"`
+	Languages []string `json:"languages"` // that had variables
+}
+
+// Restored answers the messages restore and checkpoint.
 type Restored struct {
 	Type     string `json:"type"`
 	Language string `json:"language"`
@@ -291,8 +302,13 @@ type Restored struct {
 	// Lost are variables that could not be brought back, at most 50 of LostTotal.
 	Lost      []Lost `json:"lost,omitempty"`
 	LostTotal int    `json:"lost_total,omitempty"`
-	// Files is nil if they were to stay.
+	// Files is nil if they were to stay. Of a checkpoint it has the files without a copy.
 	Files *RestoredFiles `json:"files,omitempty"`
+	// Checkpoint is what was made, or gone back to, and Checkpoints are all that there are, the newest last; where a name was asked for.
+	Checkpoint  *Checkpoint  `json:"checkpoint,omitempty"`
+	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
+	// Dropped are as in Done.
+	Dropped []string `json:"dropped,omitempty"`
 }
 
 // RestoredFiles is what became of files in a restore.
@@ -321,6 +337,8 @@ type Versions struct {
 	NotKept      []NotKept `json:"not_kept"`
 	NotKeptTotal int       `json:"not_kept_total"`
 	Did          []Did     `json:"did"` // by the last runs, the oldest first
+	// Checkpoints are the newest last.
+	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
 }
 
 // Did is what runs did to files and links; several runs did it together if nobody looked between their ends.

@@ -418,3 +418,8 @@ const (
 	RunPrefix     = "run-"
 	RestorePrefix = "restore-"
 )
+
+// IsID reports whether a text begins as the id of a run or a restore.
+func IsID(text string) bool {
+	return strings.HasPrefix(text, RunPrefix) || strings.HasPrefix(text, RestorePrefix)
+}

@@ -23,7 +23,7 @@ from notices import Notices
 from pictures import Viewer, figure_title, hook_images, hook_savefig, is_figure
 from plain_engine import PlainEngine, remember_source
 from prctl import DataLimit, Heap, set_dumpable
-from preload import Preload
+from preload import Preload, PutOff
 from spawning import hook_spawn
 from stand_ins import Exiter, NoInput, plain_bars
 from started import Started
@@ -61,6 +61,7 @@ class Kernel:
         self.modules = {}  # sys.modules as it was before the first run
         self.preload = None
         self.warm = not settings.preloads
+        self.put_off = PutOff()
         self.count = 0
         self.result = self.result_left = None
         self.run_id = None
@@ -300,7 +301,7 @@ class Kernel:
 
     def _is_readable(self):
         """Waits for a message, or where there is something to preload for that long; tasks go on meanwhile."""
-        seconds = PRELOAD_SECONDS if self.count and not self.warm else None
+        seconds = max(PRELOAD_SECONDS, self.put_off.left()) if self.count and not self.warm else None
         # A thread may give the loop something to do at any time.
         if seconds is None and not (self.event_loop.is_waiting() or self.event_loop.exists() and self.threads.owners):
             return self._await_message()
@@ -330,6 +331,8 @@ class Kernel:
     def _preload(self):
         """Imports in the background until that is done. IPython's shell follows, on the main thread."""
         if self.preload is None:
+            if self.put_off.by_others():
+                return
             self.preload = Preload(self._modules())
             os.register_at_fork(
                 before=self.preload.hold, after_in_parent=self.preload.let_go, after_in_child=self.preload.let_go

@@ -1,6 +1,7 @@
 """Imports ahead of the code that will want them, in the idle time of a kernel."""
 
 import functools
+import os
 import sys
 import time
 
@@ -10,6 +11,36 @@ from imports import import_quietly, is_in_cwd, own_imports
 _HOOK_FORKS = ("concurrent.futures.thread", "logging")
 TURN_SECONDS = 2  # how long an import waits for a module that is being preloaded
 PAUSE_SECONDS = 8  # and how long a copy
+PUT_OFF_SECONDS = 30  # how long a busy machine puts all of it off
+
+
+def is_busy():
+    """Whether as many processes of the machine run as it has processors, but for one: runs of others come before imports for later."""
+    try:
+        with open("/proc/loadavg", encoding="ascii") as file:
+            running = int(file.read().split()[3].partition("/")[0])
+    except (OSError, ValueError, IndexError):
+        return False
+    return running > max(1, (os.cpu_count() or 1) - 1)  # this one too
+
+
+class PutOff:
+    """Puts imports off while the machine is busy, up to a while: the runs of others come first."""
+
+    def __init__(self):
+        self.end = None
+        self.next = 0
+
+    def left(self):
+        """Seconds until it is worth to look again."""
+        return self.next - time.monotonic()
+
+    def by_others(self):
+        now = time.monotonic()
+        self.end = self.end or now + PUT_OFF_SECONDS
+        if self.next <= now < self.end and is_busy():
+            self.next = now + 0.5 + os.urandom(1)[0] / 256  # many kernels may wait for the same moment
+        return now < self.next
 
 
 class Preload:

@@ -4,10 +4,14 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
+import sys
 import time
 import unittest
+import unittest.mock
 
 import interrupts
+import preload
 
 from test_support import GRACE, LONG_GRACE, SupervisorTest
 
@@ -174,6 +178,16 @@ class Preloading(SupervisorTest):
         )
         for _ in range(3):
             self.assertEqual(client.run(code).out, "[1, 2]\n")
+
+
+class Busy(unittest.TestCase):
+    def test_a_machine_is_busy_where_others_run(self):
+        spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        self.addCleanup(spinner.wait)
+        self.addCleanup(spinner.kill)
+        for cpus, busy in ((1, True), (100_000, False)):
+            with unittest.mock.patch("os.cpu_count", return_value=cpus):
+                self.assertIs(any(preload.is_busy() for _ in range(10_000)), busy)
 
 
 class Handlers(SupervisorTest):

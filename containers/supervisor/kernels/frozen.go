@@ -59,7 +59,7 @@ func (f *frozen) afterRun() {
 func (f *frozen) answer(id string) {
 	f.freeze(func(answer protocol.Frozen) {
 		answer.ID = id
-		f.l.set.Server.Send(answer, false)
+		f.l.pins.behind(func() { f.l.set.Server.Send(answer, false) })
 	})
 }
 
@@ -151,6 +151,7 @@ func (f *frozen) onEnd(k *Kernel, cause string) {
 	if k == f.waking {
 		f.onWakeLost(cause)
 	}
+	f.l.pins.lose(k, cause)
 }
 
 // lostOf bounds a kernel's list of lost variables.

@@ -145,7 +145,7 @@ func (k *Kernel) onReport(m *kernelproc.Report) {
 	case "piped":
 		k.releaseNamed()
 	case "frozen":
-		if !l.snapshots.onFrozen(k, m) {
+		if !l.snapshots.onFrozen(k, m) && !l.pins.onFrozen(k, m) {
 			l.frozen.onFrozen(k, m)
 		}
 	case "woken":

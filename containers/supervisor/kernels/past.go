@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/loop"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -25,19 +26,21 @@ type past struct {
 	l         *Language
 	twins     *twins
 	snapshots *snapshots
+	pins      *pins
 	told      []byte    // which variables can be gone back to
 	first     *moment   // the state of a new kernel before its first run; nil: it is too long ago
 	unkept    []*moment // of the last runs' beginnings, those without a copy
 }
 
 func newPast(l *Language) *past {
-	return &past{l: l, twins: &twins{l: l}, snapshots: &snapshots{l: l}}
+	return &past{l: l, twins: &twins{l: l}, snapshots: &snapshots{l: l}, pins: &pins{l: l, why: map[string]string{}}}
 }
 
 // moment is a state of the variables. The kernels with that state share it.
 type moment struct {
 	run    string   // the run before it; empty: none began
 	before []string // the runs that began here: several after a restore
+	pins   []string // the keys of the checkpoints that were made here
 	why    string   // there is no copy of it
 }
 
@@ -47,7 +50,10 @@ func (m *moment) begin(run string) {
 	}
 }
 
-func (m *moment) isBefore(run string) bool { return m != nil && slices.Contains(m.before, run) }
+// isBefore reports whether a run began here, or a checkpoint of this key was made.
+func (m *moment) isBefore(run string) bool {
+	return m != nil && (slices.Contains(m.before, run) || slices.Contains(m.pins, run))
+}
 
 // over lists the runs that began here and are over.
 func (m *moment) over(l *Language) (runs []string) {
@@ -67,7 +73,7 @@ func (p *past) obstacle() string {
 	switch {
 	case p.l.kept != nil:
 		return "a run goes on in this kernel"
-	case p.l.frozen.kernel != nil, p.l.set.retiring:
+	case p.l.frozen.kernel != nil, p.l.set.retiring, p.pins.isWriting(p.l.main):
 		return "the variables are being written"
 	case p.l.frozen.waking != nil, p.snapshots.reading != nil:
 		return "the variables are being read"
@@ -83,11 +89,26 @@ func (p *past) isBefore(run string) bool {
 	return !p.l.main.isEnding() && p.l.main.moment.isBefore(run)
 }
 
-// CannotGoBack says why the variables cannot go back before a run, or to the copy that it left.
-func (p *past) CannotGoBack(run string) (why string) {
+// Target is what variables go back to: that before a run, its copy, or a checkpoint.
+type Target struct {
+	Run string        // or the key of the checkpoint
+	Pin *versions.Pin // nil: it is a run
+}
+
+// isNew reports whether the language had no variables at a checkpoint.
+func (t Target) isNew(l *Language) bool {
+	return t.Pin != nil && !slices.Contains(t.Pin.Languages, l.Name)
+}
+
+// CannotGoBack says why the variables cannot go back.
+func (p *past) CannotGoBack(to Target) (why string) {
+	run := to.Run
 	why = p.obstacle()
-	if why != "" || p.isBefore(run) || p.first.isBefore(run) || p.twins.find(run) != nil || p.snapshots.find(run) != nil {
+	if why != "" || to.isNew(p.l) || p.isBefore(run) || p.first.isBefore(run) || p.twins.find(run) != nil || p.written(to) != nil {
 		return why
+	}
+	if to.Pin != nil {
+		return cmp.Or(p.pins.why[run], "the variables of this checkpoint are no longer kept")
 	}
 	why = "no copy of the variables from before this run is kept"
 	for _, m := range p.unkept {
@@ -101,18 +122,31 @@ func (p *past) CannotGoBack(run string) (why string) {
 	return why
 }
 
-// GoBack exchanges the variables for those from before a run, or those of its copy. over gets what was lost, where a
-// kernel had to read them, or why nothing has changed.
-func (p *past) GoBack(run string, over func(lost []protocol.Lost, total int, why string)) {
-	why := p.CannotGoBack(run)
-	if n := p.snapshots.find(run); why == "" && n != nil && !p.isBefore(run) {
-		p.snapshots.goTo(n, over)
-		return
+// written returns the file with the variables; nil: there is none.
+func (p *past) written(to Target) *snapshot {
+	if n := p.snapshots.find(to.Run); n != nil || to.Pin == nil {
+		return n
 	}
-	switch n := p.twins.find(run); {
-	case why != "" || p.isBefore(run):
+	name := p.pins.file(to.Pin.Next)
+	if !p.l.set.Dir.HasState(name) {
+		return nil
+	}
+	return &snapshot{moment: &moment{run: to.Pin.After, pins: []string{to.Run}}, name: name, at: time.UnixMilli(to.Pin.AtMS)}
+}
+
+// GoBack exchanges the variables for earlier ones. over gets what was lost, where a kernel had to read them, or why nothing has changed.
+func (p *past) GoBack(to Target, over func(lost []protocol.Lost, total int, why string)) {
+	why, n, file := p.CannotGoBack(to), p.twins.find(to.Run), p.written(to)
+	switch {
+	case why != "" || p.isBefore(to.Run):
+	case to.isNew(p.l):
+		p.l.set.Dir.DropState(p.l.frozen.name())
+		p.beginAnew()
 	case n != nil:
 		p.endFormer(p.twins.goTo(n))
+	case file != nil:
+		p.snapshots.goTo(file, over)
+		return
 	default:
 		p.beginAnew()
 	}
@@ -122,6 +156,9 @@ func (p *past) GoBack(run string, over func(lost []protocol.Lost, total int, why
 // beginAnew leaves the next run to a new kernel.
 func (p *past) beginAnew() {
 	former := p.l.main
+	if former == nil || !former.begun && !former.woken {
+		return // that is one
+	}
 	p.l.main = nil
 	p.snapshots.giveWay()
 	p.twins.abandon(former)
@@ -246,6 +283,7 @@ func (p *past) kernels() (all []*Kernel) {
 	for _, n := range slices.Concat(p.twins.kept, p.twins.coming) {
 		all = append(all, n.Kernel)
 	}
+	all = append(all, p.pins.forks()...)
 	if c := p.snapshots.reading; c != nil {
 		all = append(all, c.kernel)
 	}
@@ -281,8 +319,9 @@ type snapshots struct {
 // snapshot is one of them.
 type snapshot struct {
 	*moment
-	name string  // of the file in the state folder
-	from *Kernel // that writes it
+	name string    // of the file in the state folder
+	from *Kernel   // that writes it
+	at   time.Time // of a checkpoint
 }
 
 // comeback is a kernel that reads a snapshot, to take the main kernel's place.
@@ -410,7 +449,13 @@ func (t *snapshots) find(run string) *snapshot {
 // goTo has a kernel read a snapshot and take the main kernel's place. over gets its report, or why nothing has changed.
 func (t *snapshots) goTo(n *snapshot, over func(lost []protocol.Lost, total int, why string)) {
 	l := t.l
-	k := l.reserve.take()
+	k := l.main
+	if k != nil && !k.begun && !k.woken && !k.isEnding() {
+		l.use()
+		l.main = nil // it has imported what the reserve is still to
+	} else {
+		k = l.reserve.take()
+	}
 	if k == nil {
 		var err error
 		if k, err = l.spawn(); err != nil {
@@ -459,15 +504,20 @@ func (t *snapshots) lose(k *Kernel, cause string) bool {
 	return true
 }
 
-// replace makes k the main kernel, ends the one before with its programs, and forgets newer snapshots.
+// replace makes k the main kernel, ends the one before with its programs, and forgets newer snapshots and twins.
 func (t *snapshots) replace(k *Kernel, n *snapshot) {
+	ended := t.l.twins.dropNewer(n.at)
 	for last := len(t.kept) - 1; last >= 0 && t.kept[last] != n; last = len(t.kept) - 1 {
 		t.drop(t.kept[last])
 	}
 	former := t.l.main
 	t.l.main, t.writing = k, nil
 	if former != nil {
-		t.l.endFormer([]*Kernel{former})
+		t.l.twins.abandon(former)
+		ended = append(ended, former)
+	}
+	if len(ended) > 0 {
+		t.l.endFormer(ended)
 	}
 	t.l.reserve.want()
 }

@@ -113,7 +113,9 @@ func (l *Language) addConsumers(table procs.Table, all map[int]bool) {
 }
 
 // letGo ends kernels that are only kept ready, one step at a time, and reports whether there were any.
-func (l *Language) letGo() bool { return l.endAhead() || l.twins.release() || l.reserve.letGo() }
+func (l *Language) letGo() bool {
+	return l.endAhead() || l.pins.letGo() || l.twins.release() || l.reserve.letGo()
+}
 
 // Holders are the processes that code of the session runs in.
 func (s *Set) Holders() []int {
@@ -184,9 +186,11 @@ func (s *Set) Keep(retire bool, end func()) {
 			if answer.Error != "" && answer.Error != noVariables {
 				s.Server.Log("warn", "the variables of "+l.Name+" were not kept: "+answer.Error)
 			}
-			if left--; left == 0 {
-				end()
-			}
+			l.pins.behind(func() {
+				if left--; left == 0 {
+					end()
+				}
+			})
 		})
 	}
 }

@@ -21,6 +21,7 @@ const (
 	twinAgain    = 500 * time.Millisecond // after a fork that the kernel says may soon come to more
 	measureDelay = 100 * time.Millisecond // after a fork, so that no run waits
 	mostComing   = 16
+	mostPinned   = 3 // of checkpoints, beside those of the last runs
 )
 
 // Scores that the kernel's OOM killer adds to a process's memory, in thousandths of the limit. One with a run, and what its code
@@ -49,6 +50,8 @@ type twin struct {
 	born   time.Time // when it was forked
 	at     time.Time // of the variables
 	isCopy bool      // left by a run that asked for one
+	aside  bool      // of what was gone back from: a checkpoint alone leads there
+	writes *writing  // what it was forked for
 	run    Run       // that gets it
 	from   *Kernel   // that forks it
 	forked bool      // that kernel says so
@@ -62,7 +65,7 @@ func (t *twins) want() bool {
 		return false // the next event asks again
 	}
 	isComing := func() bool {
-		return slices.ContainsFunc(t.coming, func(n *twin) bool { return n.moment == main.moment && n.run == nil })
+		return slices.ContainsFunc(t.coming, func(n *twin) bool { return n.moment == main.moment && n.run == nil && n.writes == nil })
 	}
 	if !t.has(main.moment) && !isComing() {
 		t.order(nil)
@@ -98,21 +101,27 @@ func (t *twins) order(r Run) {
 		t.refuse(main.moment, r, "the kernel does not fork")
 		return
 	}
-	link, theirs, err := kernelproc.Pair()
-	if err != nil {
+	n := &twin{run: r, from: from, born: born, at: born}
+	if !t.fork(n, main.moment) {
 		t.refuse(main.moment, r, "no socket could be made")
 		return
-	}
-	n := &twin{
-		Kernel: &Kernel{l: t.l, link: link, pipedTicks: procs.TicksNow(), begun: true, asleep: true, moment: main.moment},
-		run:    r, from: from, born: born, at: born,
 	}
 	if from != main {
 		n.origin = &protocol.Origin{From: "twin", Run: main.moment.run, AtMS: born.UnixMilli(), Lost: []protocol.Lost{}}
 	}
+}
+
+// fork has a twin forked, and reports whether it is on its way.
+func (t *twins) fork(n *twin, m *moment) bool {
+	link, theirs, err := kernelproc.Pair()
+	if err != nil {
+		return false
+	}
+	n.Kernel = &Kernel{l: t.l, link: link, pipedTicks: procs.TicksNow(), begun: true, asleep: true, moment: m}
 	t.coming = append(t.coming, n)
 	n.listen()
-	from.link.Send(map[string]any{"type": "twin"}, theirs)
+	n.from.link.Send(map[string]any{"type": "twin"}, theirs)
+	return true
 }
 
 // onTwinned handles a kernel's report of the oldest twin ordered from it.
@@ -136,6 +145,10 @@ func (t *twins) onTwinned(k *Kernel, m *kernelproc.Report) {
 	}
 	t.coming = slices.Delete(t.coming, at, at+1)
 	n.discard()
+	if n.writes != nil {
+		t.l.pins.conclude(n.writes, nil, 0, why)
+		return
+	}
 	if m.Again {
 		t.timer.Stop()
 		t.timer = t.l.set.After(twinAgain, t.tryAgain)
@@ -157,6 +170,10 @@ func (t *twins) take(n *twin) {
 		return
 	}
 	t.coming = slices.DeleteFunc(t.coming, func(o *twin) bool { return o == n })
+	if n.writes != nil {
+		t.l.pins.take(n)
+		return
+	}
 	if r := n.run; r != nil {
 		n.run = nil
 		if !t.l.set.awaits(r) { // it is over meanwhile
@@ -198,10 +215,9 @@ func (t *twins) refuseWaiting(why string) {
 
 func (t *twins) keep(n *twin) {
 	t.kept = append(t.kept, n)
-	for len(t.kept) > t.l.set.Settings.Twins && t.dropOldest(true) {
-	}
+	t.trim()
 	t.score()
-	t.l.onCopy(len(t.kept))
+	t.l.onCopy(len(t.kept) - t.pinned())
 	if t.weigh == nil {
 		t.weigh = t.l.set.After(measureDelay, func() {
 			t.weigh = nil
@@ -216,11 +232,34 @@ func (t *twins) keepCopy(k *Kernel, run string, born time.Time) {
 	t.keep(&twin{Kernel: k, born: born, at: time.Now(), isCopy: true})
 }
 
-// dropOldest ends the oldest twin, except the newest one that is no copy, and reports whether there was one: many copies must
-// not cost the variables to keep if the kernel is killed.
-func (t *twins) dropOldest(canWait bool) bool {
+// trim ends the oldest twins that are too many.
+func (t *twins) trim() {
+	for len(t.kept)-min(t.pinned(), mostPinned) > t.l.set.Settings.Twins && t.dropOldest(true) {
+	}
+}
+
+// pinned counts those that checkpoints have beside the newest.
+func (t *twins) pinned() (n int) {
 	newest := t.newest()
-	at := slices.IndexFunc(t.kept, func(n *twin) bool { return n != newest })
+	for _, o := range t.kept {
+		if o != newest && len(o.moment.pins) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// dropOldest ends the oldest twin, except the newest one that is no copy, and reports whether there was one: many copies must
+// not cost the variables to keep if the kernel is killed. Those of checkpoints are the last to go, unless they are many.
+func (t *twins) dropOldest(canWait bool) bool {
+	newest, many := t.newest(), t.pinned() > mostPinned
+	oldest := func(pinned bool) int {
+		return slices.IndexFunc(t.kept, func(n *twin) bool { return n != newest && len(n.moment.pins) > 0 == pinned })
+	}
+	at := oldest(many)
+	if at < 0 {
+		at = oldest(!many)
+	}
 	if at < 0 {
 		return false
 	}
@@ -245,6 +284,7 @@ func (t *twins) abandon(k *Kernel) bool {
 	t.coming = slices.DeleteFunc(t.coming, func(n *twin) bool {
 		if n.from == k {
 			n.discard()
+			t.l.pins.conclude(n.writes, nil, 0, "the kernel with them has ended")
 		}
 		return n.from == k
 	})
@@ -277,7 +317,7 @@ func (t *twins) dropHolders() bool {
 // newest returns the one that goes on where the main kernel is killed, or nil.
 func (t *twins) newest() *twin {
 	for _, n := range slices.Backward(t.kept) {
-		if !n.isCopy && !n.isEnding() {
+		if !n.isCopy && !n.aside && !n.isEnding() {
 			return n
 		}
 	}
@@ -299,7 +339,7 @@ func (t *twins) lose(k *Kernel) bool {
 	}
 	n := of(t.kept, k)
 	if n == nil {
-		return false
+		return t.l.pins.lose(k, "it was killed")
 	}
 	t.drop(n)
 	t.want()
@@ -313,6 +353,10 @@ func (t *twins) loseComing(n *twin) {
 	if n.forked {
 		t.coming = slices.DeleteFunc(t.coming, func(o *twin) bool { return o == n })
 		n.discard()
+		if n.writes != nil {
+			t.l.pins.conclude(n.writes, nil, 0, "the copy was killed")
+			return
+		}
 		t.refuse(n.moment, n.run, "the copy was killed")
 	}
 }
@@ -448,10 +492,14 @@ func (t *twins) goTo(n *twin) []*Kernel {
 	return ended
 }
 
-// dropNewer forgets the twins from after a time, and returns their kernels, which are to end.
+// dropNewer forgets the twins from after a time, and returns their kernels, which are to end. Those of checkpoints stay for these.
 func (t *twins) dropNewer(than time.Time) (ended []*Kernel) {
 	t.kept = slices.DeleteFunc(t.kept, func(o *twin) bool {
 		newer := !o.isCopy && o.born.After(than)
+		if newer && len(o.moment.pins) > 0 {
+			o.aside, o.moment = true, &moment{run: o.moment.run, pins: slices.Clone(o.moment.pins)}
+			return false
+		}
 		if newer {
 			ended = append(ended, o.Kernel)
 			t.abandon(o.Kernel)

@@ -6,6 +6,7 @@ package procs
 import (
 	"bytes"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 
@@ -321,4 +322,15 @@ func MustKill(choose func(Table) map[int]bool) {
 	if !KillAll(choose) && isContainer {
 		ShutDown()
 	}
+}
+
+// AreBusy reports whether as many processes of the machine run as it has processors, but for one.
+func AreBusy() bool {
+	data, _ := readSmall("/proc/loadavg", make([]byte, 128))
+	fields := bytes.Fields(data)
+	if len(fields) < 4 {
+		return false
+	}
+	running, _, _ := bytes.Cut(fields[3], []byte("/"))
+	return number(running) > max(1, int64(runtime.NumCPU())-1) // this one too
 }

@@ -232,7 +232,7 @@ func (r *run) finish(d *protocol.Done) {
 		d.DurationMS = float64(r.elapsed())
 	}
 	d.Background = rs.ended[l].takeBackground()
-	d.Origin, d.NotKept = l.TakeOrigin(r), rs.Undo.NewlyUnkept()
+	d.Origin, d.NotKept, d.Dropped = l.TakeOrigin(r), rs.Undo.NewlyUnkept(), rs.Undo.Dropped()
 	if d.GoesOn == nil {
 		d.GoesOn = []string{}
 	}

@@ -103,6 +103,7 @@ type held struct {
 	protocol.Request // a run's
 	begin            func()
 	changes          bool // files
+	all              bool // it is of all languages
 	limit            *loop.Timer
 	late             bool
 }
@@ -143,17 +144,28 @@ func (rs *Runs) mustWait(m *held) bool {
 	if rs.restoring || m.late {
 		return rs.restoring
 	}
-	l := rs.Language(m.Language)
-	files, variables := m.changes && rs.Undo.IsLooking(), l != nil && !m.Fresh && l.IsCopying()
-	if (files || variables) && m.limit == nil {
+	files := m.changes && rs.Undo.IsLooking()
+	var copying []*kernels.Language
+	for _, l := range rs.Languages() {
+		if (m.all || l.Name == m.Language && !m.Fresh) && l.IsCopying() {
+			copying = append(copying, l)
+		}
+	}
+	waits := files || len(copying) > 0
+	if waits && m.limit == nil {
 		m.limit = rs.After(mostHeld, func() {
 			m.late = true
-			if variables {
+			for _, l := range copying {
 				l.GiveUpCopy()
 			}
 		})
 	}
-	return files || variables
+	return waits
+}
+
+// Hold calls a function when all that there is can be gone back to, as before a run.
+func (rs *Runs) Hold(begin func()) {
+	rs.held = append(rs.held, &held{begin: begin, changes: true, all: true})
 }
 
 // begin answers a request that no run can begin for; else it makes one, and finds it a kernel.

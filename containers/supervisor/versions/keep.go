@@ -137,12 +137,16 @@ func (s *Store) makeRoom(e *entry) error {
 	case e.hidden || s.lasting()+e.data > s.limit:
 		return refusal(whyLarge)
 	}
-	for over() && len(s.versions) > 1 {
-		s.dropOldest()
-		s.gather()
-	}
-	if over() {
-		return refusal(whyLarge)
+	for old := 0; over(); s.gather() {
+		switch {
+		case old+1 < len(s.versions):
+			old = s.shed(old + 1)
+		case len(s.pins) > 0:
+			s.dropPin()
+			old = s.shed(old)
+		default:
+			return refusal(whyLarge)
+		}
 	}
 	s.mu.Lock()
 	s.free -= e.data

@@ -28,17 +28,18 @@ type record struct {
 	Versions []*version `json:"versions,omitempty"`
 	// Mounts are the mounted folders by their paths, which a later process may not have any more.
 	Mounts map[string]uint64 `json:"mounts,omitempty"`
+	Pins   []Pin             `json:"pins,omitempty"` // all that there are
 }
 
 // finish writes down what was kept, and describes it.
 func (s *Store) finish() {
-	if len(s.dirty) == 0 && s.logged == len(s.versions) {
+	if len(s.dirty) == 0 && s.logged == len(s.versions) && !s.repinned {
 		return
 	}
 	if s.logSize == 0 || s.logSize > mostLog/2 {
 		s.rewriteLog()
 	} else {
-		r := record{Next: s.upcoming(), Versions: s.versions[s.logged:]}
+		r := record{Next: s.upcoming(), Versions: s.versions[s.logged:], Pins: s.pins}
 		for path := range s.dirty {
 			r.Now = append(r.Now, change{[]byte(path), s.now[path]})
 		}
@@ -55,7 +56,7 @@ func (s *Store) upcoming() int {
 
 // rewriteLog writes the whole log anew.
 func (s *Store) rewriteLog() {
-	r := record{Next: s.upcoming(), Versions: s.versions}
+	r := record{Next: s.upcoming(), Versions: s.versions, Pins: s.pins}
 	for path, e := range s.now {
 		r.Now = append(r.Now, change{[]byte(path), e})
 	}
@@ -64,7 +65,7 @@ func (s *Store) rewriteLog() {
 
 // write writes a record. If that fails the next one is the whole log.
 func (s *Store) write(r record, how int) {
-	s.logged = len(s.versions)
+	s.logged, s.repinned = len(s.versions), false
 	clear(s.dirty)
 	for _, m := range s.mounts {
 		if r.Mounts == nil {
@@ -138,7 +139,7 @@ func (s *Store) load() {
 	if len(s.pending) == 0 {
 		// After an import all inodes are new.
 		changes = slices.DeleteFunc(changes, func(c change) bool { return c.Was.looksLike(s.now[string(c.Path)]) })
-		if len(s.by(changes)(runs)) > 0 && len(s.versions) > 0 { // of a run that the container did not outlive: going back before an earlier one undoes it too
+		if len(s.by(changes)(runs)) > 0 && len(s.versions)+len(s.pins) > 0 { // of a run that the container did not outlive: going back before an earlier one undoes it too
 			s.pending = []past{{Next: s.upcoming(), Back: true}}
 		}
 	}
@@ -185,7 +186,8 @@ func (s *Store) replay(line []byte) error {
 	s.mu.Lock()
 	s.next = max(s.next, min(r.Next, 1<<40))
 	s.mu.Unlock()
-	s.versions = s.versions[max(0, len(s.versions)-mostPast):]
+	s.adoptPins(r.Pins)
+	s.shed(max(0, len(s.versions)-mostPast))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"sort"
@@ -94,20 +95,28 @@ func (s *Store) Prepare(id, run string, free int64, open ...uint64) (p *Plan, er
 	return p, err
 }
 
-func (s *Store) prepare(id, run string, free int64, open []uint64) (*Plan, error) {
+// rest takes the files as they are, or says why they cannot go back.
+func (s *Store) rest() error {
 	s.mu.Lock()
 	busy := s.running > 0
 	s.stop = false
 	s.mu.Unlock()
 	if busy {
-		return nil, ErrBusy
+		return ErrBusy
 	}
 	s.lookOwed(nil)
-	if !s.rebase() {
-		return nil, ErrUnseen
+	switch {
+	case !s.rebase():
+		return ErrUnseen
+	case s.copies.folder < 0:
+		return ErrFolder
 	}
-	if s.copies.folder < 0 {
-		return nil, ErrFolder
+	return nil
+}
+
+func (s *Store) prepare(id, run string, free int64, open []uint64) (*Plan, error) {
+	if err := s.rest(); err != nil {
+		return nil, err
 	}
 	to, ok := s.find(run)
 	if !ok {
@@ -145,11 +154,7 @@ func (p *Plan) order() {
 		steps[do] = append(steps[do], o)
 	}
 	touched := map[string]bool{}
-	var paths []string
-	for path := range p.wants {
-		paths = append(paths, path)
-	}
-	for _, path := range sorted(paths) {
+	for _, path := range sorted(slices.Collect(maps.Keys(p.wants))) {
 		is, was := p.s.now[path], p.wants[path]
 		if p.isBelowLeft(path) || is == was || is != nil && was != nil && is.isLike(was) {
 			continue
@@ -429,7 +434,7 @@ func (p *Plan) Parted(open map[uint64]string) (paths []string) {
 	return sorted(paths)
 }
 
-// sorted sorts paths. Package slices would be in the program once more for them.
+// sorted sorts paths: package slices has code of its own for texts, which nothing else in the program needs.
 func sorted(paths []string) []string {
 	sort.Slice(paths, func(i, j int) bool { return paths[i] < paths[j] })
 	return paths

@@ -45,6 +45,9 @@ type Info struct {
 	NotKeptTotal int
 	// Did is what the last runs did, the oldest first.
 	Did []Did
+	// Pins are the newest last; later ones have at least the number Upcoming.
+	Pins     []Pin
+	Upcoming int
 }
 
 // A Store keeps the versions of one work directory. Its methods may be called by several goroutines at once; only Prepare and
@@ -71,11 +74,15 @@ type Store struct {
 	owed    bool                // mounted folders that told of no change are to be looked at all the same
 	free    int64               // bytes that the work directory may still take
 	user    uint32              // as whom the session's code runs
+	lost    []string            // pins that were dropped, untold
+	hasPins bool                // as was told last
 
 	// The rest belongs to the worker.
 	files
 	passed   int64      // what the clock has shown last
 	versions []*version // the oldest first
+	pins     []Pin      // likewise
+	repinned bool       // the log does not have them as they are
 	pending  []past     // runs that ended without a look
 	unseen   bool       // the last look was given up
 	over     bool       // nothing is kept any more
@@ -275,7 +282,7 @@ func (s *Store) Note(paths ...string) {
 func (s *Store) GiveWay() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop = s.drop || s.copies.total.Load() > 0
+	s.drop = s.drop || s.copies.total.Load() > 0 || s.hasPins
 	s.more.Signal()
 	return s.drop
 }
@@ -449,29 +456,33 @@ func (s *Store) number() int {
 	return s.next - 1
 }
 
-// prune drops the oldest versions that are too many.
+// prune drops the oldest versions that are too many, and pins where these would be.
 func (s *Store) prune() {
-	runs, changes := 0, 0
+	old, runs, changes := 0, 0, 0
 	for i, v := range slices.Backward(s.versions) {
 		changes += len(v.Before)
 		if len(v.Before) > 0 && len(v.Runs) > 0 && !v.Runs[0].Back {
 			runs++
 		}
 		if i < len(s.versions)-1 && (runs > mostRuns || changes > mostChanges) || len(s.versions)-i > mostPast {
-			s.versions = s.versions[i+1:]
-			s.logged = max(0, s.logged-i-1)
-			s.gather()
-			return
+			old = i + 1
+			break
 		}
 	}
-	if len(s.dirty) > 0 { // else every copy is needed as before
+	hasShed := old > 0
+	for old = s.shed(old); old > 0; old = s.shed(old) {
+		changes = 0
+		for _, v := range s.versions[:old] {
+			changes += len(v.Before)
+		}
+		if old <= mostRuns && changes <= mostChanges {
+			break
+		}
+		s.dropPin()
+	}
+	if hasShed || s.repinned || len(s.dirty) > 0 { // else every copy is needed as before
 		s.gather()
 	}
-}
-
-func (s *Store) dropOldest() {
-	s.versions = s.versions[1:]
-	s.logged = max(0, s.logged-1)
 }
 
 // gather removes the copies that no version needs.
@@ -496,6 +507,9 @@ func (s *Store) gather() {
 // dropAll removes everything that is kept.
 func (s *Store) dropAll() {
 	s.versions, s.logged, s.todo = nil, 0, nil
+	for len(s.pins) > 0 {
+		s.dropPin()
+	}
 	for _, e := range s.now {
 		e.ID, e.Why = "", whyFull
 	}
@@ -515,8 +529,13 @@ func (s *Store) oldest() int {
 	return s.versions[0].Number
 }
 
-// find returns a run whose beginning can be restored.
+// find returns a run whose beginning can be restored, or the place of a pin.
 func (s *Store) find(run string) (past, bool) {
+	for _, p := range s.pins {
+		if p.Key() == run {
+			return past{Next: p.Next}, true
+		}
+	}
 	for _, v := range s.versions {
 		for _, p := range v.Runs {
 			if p.Run == run && p.Next >= s.oldest() {
@@ -529,7 +548,10 @@ func (s *Store) find(run string) (past, bool) {
 
 // tell describes the store.
 func (s *Store) tell() {
-	var info Info
+	info := Info{Pins: slices.Clone(s.pins)}
+	s.mu.Lock()
+	info.Upcoming, s.hasPins = s.next, len(s.pins) > 0
+	s.mu.Unlock()
 	for _, v := range s.versions {
 		var runs []string
 		for _, p := range v.Runs {
@@ -548,18 +570,24 @@ func (s *Store) tell() {
 		}
 	}
 	info.Did = info.Did[max(0, len(info.Did)-mostDid):]
+	info.NotKept, info.NotKeptTotal = s.unkept()
+	s.changed(info)
+}
+
+// unkept lists the present files without a copy.
+func (s *Store) unkept() ([]Named, int) {
+	var list []Named
 	for _, e := range s.now {
 		if e.isUnkept() && e.Why != "" {
-			info.NotKept = append(info.NotKept, Named{e.path, e.Why})
+			list = append(list, Named{e.path, e.Why})
 		}
 	}
 	for _, m := range s.mounts {
 		if m.why != "" {
-			info.NotKept = append(info.NotKept, Named{m.path, m.why})
+			list = append(list, Named{m.path, m.why})
 		}
 	}
-	info.NotKept, info.NotKeptTotal = firstOf(info.NotKept)
-	s.changed(info)
+	return firstOf(list)
 }
 
 // firstOf bounds a list.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bounds"
@@ -34,7 +35,11 @@ type Undo struct {
 	awaited  <-chan struct{} // until the files behind the last run are copied
 	caughtUp bool            // with what others changed in mounted folders before the next run
 	named    []string        // Files without a copy that an answer has named
+	pinned   func(pins []versions.Pin, upcoming int)
 }
+
+// OnPins sets what is called with the checkpoints that there are, when these may have changed; later ones have at least the number upcoming.
+func (u *Undo) OnPins(f func(pins []versions.Pin, upcoming int)) { u.pinned = f }
 
 // NewUndo keeps no versions yet.
 func NewUndo(l loop.Loop, server *door.Server, settings *bounds.Settings) *Undo {
@@ -56,6 +61,7 @@ func (u *Undo) Open(w *Dir) {
 		for info := range infos {
 			u.loop.Post(func() {
 				u.info = info
+				u.pinned(info.Pins, info.Upcoming)
 				u.Tell(false)
 			})
 		}
@@ -74,7 +80,10 @@ func (u *Undo) Tell(again bool) {
 	if u.store == nil || u.settings.Spare {
 		return
 	}
-	m := protocol.Versions{Type: "versions", Runs: append([]string{}, u.info.Runs...), NotKept: notKept(u.info.NotKept), NotKeptTotal: u.info.NotKeptTotal, Did: did(u.info.Did)}
+	m := protocol.Versions{
+		Type: "versions", Runs: append([]string{}, u.info.Runs...), NotKept: notKept(u.info.NotKept), NotKeptTotal: u.info.NotKeptTotal,
+		Did: did(u.info.Did), Checkpoints: Checkpoints(u.info.Pins),
+	}
 	if body, _ := json.Marshal(m); again || !bytes.Equal(body, u.told) {
 		u.told = body
 		u.server.SendBody(body, false)
@@ -177,6 +186,56 @@ func (u *Undo) NewlyUnkept() (list []protocol.NotKept) {
 	return list
 }
 
+// Checkpoints, by names -------------------------------------------------------------------
+
+// Checkpoints describes them, the newest last.
+func Checkpoints(pins []versions.Pin) (list []protocol.Checkpoint) {
+	for _, p := range pins {
+		list = append(list, CheckpointOf(p))
+	}
+	return list
+}
+
+// CheckpointOf describes one.
+func CheckpointOf(p versions.Pin) protocol.Checkpoint {
+	return protocol.Checkpoint{Name: bounds.Clean(p.Name, versions.MostName), After: bounds.Clean(p.After, bounds.MaxNamed), AtMS: p.AtMS, Languages: p.Languages}
+}
+
+// Pin keeps the present files by a name, and calls then on the loop: with why they cannot be kept, or the files without a copy.
+func (u *Undo) Pin(p versions.Pin, then func(p versions.Pin, files *protocol.RestoredFiles)) {
+	go func() {
+		p, unkept, total, err := u.store.Pin(p)
+		files := &protocol.RestoredFiles{NotKept: notKept(unkept), NotKeptTotal: total}
+		if err != nil {
+			files = Refused(codeOf(err), err.Error())
+		}
+		u.loop.Post(func() { then(p, files) })
+	}()
+}
+
+// FindPin looks for the checkpoint of a name, and calls then on the loop with it, nil if there is none, and all that there are.
+func (u *Undo) FindPin(name string, then func(found *versions.Pin, all []versions.Pin)) {
+	go func() {
+		found, all := u.store.FindPin(name)
+		u.loop.Post(func() {
+			u.info.Pins = all
+			u.Tell(false) // before any answer
+			then(found, all)
+		})
+	}()
+}
+
+// Unpin drops the oldest checkpoint for want of room.
+func (u *Undo) Unpin() { go u.store.Unpin() }
+
+// Dropped returns, once, the names of the checkpoints that were dropped for want of room.
+func (u *Undo) Dropped() []string {
+	if u.store == nil {
+		return nil
+	}
+	return u.store.Lost()
+}
+
 // HasDocuments reports whether there were documents behind the last run.
 func (u *Undo) HasDocuments() bool { return u.store != nil && u.store.HasDocuments() }
 
@@ -255,7 +314,7 @@ func codeOf(err error) string {
 		return "busy"
 	case errors.Is(err, versions.ErrUnknown):
 		return "unknown"
-	case errors.As(err, &full):
+	case errors.As(err, &full), errors.Is(err, syscall.ENOSPC):
 		return "full"
 	}
 	return "failed"

@@ -4,6 +4,7 @@
 package workdir
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"os"
@@ -13,10 +14,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
 )
+
+const mostState = 10_000 // files of the state folder that are looked at
 
 // Dir is the session's folder. Its streams are independent of runs.
 type Dir struct {
@@ -134,6 +138,35 @@ func (w *Dir) HasState(name string) bool {
 	var s unix.Stat_t
 	err := w.inState(func(folder int) error { return unix.Fstatat(folder, name, &s, unix.AT_SYMLINK_NOFOLLOW) })
 	return err == nil && s.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// LinkState gives a file a second name, by which it stays when its first one is replaced.
+func (w *Dir) LinkState(from, to string) error {
+	return w.inState(func(folder int) error {
+		_ = unix.Unlinkat(folder, to, 0)
+		return unix.Linkat(folder, from, folder, to, 0)
+	})
+}
+
+// Pinned returns the bytes of the files with the variables of checkpoints.
+func (w *Dir) Pinned() map[string]int64 {
+	sizes, mark := map[string]int64{}, []byte(filewire.CheckpointMark)
+	_ = w.inState(func(place int) error {
+		folder, err := unix.Openat(place, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		walk := tree.Walk{MaxEntries: mostState, Visit: func(d *tree.Dir, name []byte, _ byte) bool {
+			var s unix.Stat_t
+			if bytes.Contains(name, mark) && unix.Fstatat(d.FD, string(name), &s, unix.AT_SYMLINK_NOFOLLOW) == nil {
+				sizes[string(name)] = s.Size
+			}
+			return false
+		}}
+		_, err = walk.Run(folder)
+		return errors.Join(err, unix.Close(folder))
+	})
+	return sizes
 }
 
 // SetAside renames a file that no kernel is to read any more.

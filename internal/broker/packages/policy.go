@@ -120,9 +120,9 @@ func (p *Policy) Summary() string {
 	case p.rules.Mode == Listed:
 		return "Only listed packages may be installed."
 	case p.rules.AllowSdist:
-		return "Most packages may be installed; a refusal names its rule."
+		return "Most are allowed; a refusal names its rule."
 	}
-	return "Most packages may be installed, Python's as wheels alone; a refusal names its rule."
+	return "Most are allowed, Python's as wheels alone; a refusal names its rule."
 }
 
 // summarised is the most names in a summary.

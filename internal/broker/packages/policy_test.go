@@ -50,8 +50,8 @@ func TestTheSummarySaysWhatMayBeInstalled(t *testing.T) {
 		rules packages.Rules
 		want  string
 	}{
-		{packages.Rules{}, "Most packages may be installed, Python's as wheels alone; a refusal names its rule."},
-		{packages.Rules{AllowSdist: true}, "Most packages may be installed; a refusal names its rule."},
+		{packages.Rules{}, "Most are allowed, Python's as wheels alone; a refusal names its rule."},
+		{packages.Rules{AllowSdist: true}, "Most are allowed; a refusal names its rule."},
 		{packages.Rules{Mode: packages.Off}, "Nothing is installed from an index here; wheels and tarballs in /mnt/data are."},
 		{packages.Rules{Mode: packages.Listed, Allow: []string{"numpy", "npm:@a/*"}}, "Only these may be installed: numpy, npm:@a/*."},
 		{packages.Rules{Mode: packages.Listed, Allow: strings.Fields(strings.Repeat("a ", 21))}, "Only listed packages may be installed."},

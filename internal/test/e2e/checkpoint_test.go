@@ -112,3 +112,69 @@ func TestTheLastChangeIsUndoneAfterSleep(t *testing.T) {
 	s.call("restore_session", object{"session_id": id, "steps": 9}).wantText(t, "invalid_argument", "not 9", "rm results.csv")
 	s.call("restore_session", object{"run_id": "run-none", "session_id": id}).wantText(t, "run_not_found", "rm results.csv")
 }
+
+// A state is named, gone back to, branched from, and outlives sleep and a move.
+func TestCheckpoints(t *testing.T) {
+	t.Parallel()
+	here, there := t.TempDir(), t.TempDir()
+	s := start(t, setup{stateDir: here})
+	const id, other = "e2e-checkpoints", "e2e-checkpoints-moved"
+	keep := func(name string) toolResult {
+		t.Helper()
+		return s.call("restore_session", object{"session_id": id, "checkpoint": name})
+	}
+	to := func(session, name string) toolResult {
+		t.Helper()
+		return s.call("restore_session", object{"session_id": session, "to": name})
+	}
+	state := func(session, want string) {
+		t.Helper()
+		got := s.complete(python, object{"session_id": session, "code": "data, open('data.csv').read()"}).Meta.Run.value()
+		got += s.complete("run_js_code", object{"session_id": session, "code": "y"}).Meta.Run.value()
+		got += s.call("run_bash", object{"session_id": session, "code": "echo has $x"}).text()
+		should.Hold(t, strings.HasPrefix(got, want[:len(want)-1]) && strings.Contains(got, "has "+want[len(want)-1:]), "the state is %s, and is to be %s", got, want)
+	}
+	set := func(n string) {
+		t.Helper()
+		s.complete(python, object{"session_id": id, "code": "data = [" + n + "]; open('data.csv', 'w').write('" + n + "')"})
+		s.call("run_bash", object{"session_id": id, "code": "x=" + n + "; echo > bash-" + n})
+		s.complete("run_js_code", object{"session_id": id, "code": "y = " + n})
+	}
+	set("1")
+	keep("clean data").wantText(t, `checkpoint "clean data" of session `+id+" has files, variables of Python, variables of")
+	set("2")
+	to(id, "clean data").wantText(t, "variables and files of session "+id+` are as at checkpoint "clean data"`, "undone, newest last")
+	state(id, "([1], '1')11")
+	s.call("run_bash", object{"session_id": id, "code": "ls"}).wantText(t, "bash-1\ndata.csv")
+
+	// What if: two copies side by side from the checkpoint, and the better one goes on.
+	a := s.begin("tools/call", object{"name": python, "arguments": object{"session_id": id, "copy": true, "code": "data.append('a'); data"}})
+	b := s.begin("tools/call", object{"name": python, "arguments": object{"session_id": id, "copy": true, "code": "data.append('b'); data"}})
+	a.wait()
+	run := regexp.MustCompile(`run-\w+`).FindString(string(b.wait().Result))
+	s.call("restore_session", object{"to": run})
+	state(id, "([1, 'b'], '1')11")
+	keep("tried")
+	s.call("session_info", object{"session_id": id}).wantText(t, `"checkpoints"`, `"clean data"`, `"tried"`)
+
+	to(id, "nothing").wantText(t, "invalid_argument", `"clean data", "tried"`)
+	keep("a\u0000b").wantText(t, "invalid_argument")
+	s.call("restore_session", object{"session_id": id, "checkpoint": "x", "to": "tried"}).wantText(t, "invalid_argument", "goes nowhere")
+
+	set("3")
+	s.call("close_session", object{"session_id": id, "keep_files": true})
+	to(id, "tried").wantText(t, `are as at checkpoint "tried"`, "checkpoints, newest last: clean data, tried")
+	state(id, "([1, 'b'], '1')11")
+	s.call("close_session", object{"session_id": id, "keep_files": true})
+	s.end()
+
+	file := filepath.Join(t.TempDir(), "work.tar.zst")
+	mustShell(t, here, "sessions", "export", id, file)
+	mustShell(t, there, "sessions", "import", file, other)
+	s = start(t, setup{stateDir: there})
+	to(other, "clean data").wantText(t, `are as at checkpoint "clean data"`)
+	state(other, "([1], '1')11")
+	s.call("close_session", object{"session_id": other})
+	s = start(t, setup{stateDir: here})
+	s.call("close_session", object{"session_id": id})
+}

@@ -89,7 +89,7 @@ func write(t *testing.T, path string, text []byte) {
 }
 
 // plainNames are of arguments that say by themselves what they are.
-var plainNames = []string{"session_id", "run_id", "limits", "language", "text", "content_base64", "offset", "limit", "cancel", "steps"}
+var plainNames = []string{"session_id", "run_id", "limits", "language", "text", "content_base64", "offset", "limit", "cancel", "steps", "checkpoint", "to", "files", "variables"}
 
 var toolName = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 
