@@ -6,6 +6,7 @@ const pathApi = require('node:path');
 const { getHeapStatistics } = require('node:v8');
 const { Freezer, Lost } = require('./freezer.cjs');
 const { FrozenReader, FrozenWriter } = require('./frozen_file.cjs');
+const { holdingsOf } = require('./holdings.cjs');
 const { safeText } = require('./inspect.cjs');
 const { Known } = require('./known.cjs');
 const { sizesOf } = require('./sizes.cjs');
@@ -16,6 +17,7 @@ const { cutText } = require('../common/text.cjs');
 const SIZES_MS = 100;
 const MOST_LOST = 50; // that are told of
 const MOST_LARGEST = 5;
+const MOST_NAMED = 200; // of a file's variables
 
 const { chdir, cpuUsage, cwd } = process;
 
@@ -40,6 +42,22 @@ class Frozen {
     return sizesOf(this.#kernel.variables.list(), SIZES_MS)
       .slice(0, MOST_LARGEST)
       .map(({ name, size_bytes }) => ({ name: cutText(name, 100), size_bytes }));
+  }
+
+  /** describe tells what the variables are; of a file of variables their names. */
+  describe({ path }) {
+    const { importer, variables, workDir } = this.#kernel;
+    let file = null;
+    try {
+      if (path === undefined) return holdingsOf(variables.list(), importer);
+      file = new FrozenReader(pathApi.resolve(workDir, path));
+      const [[{ names }]] = file.chunks().next().value;
+      return { holds: names.slice(-MOST_NAMED).reverse().map((name) => ({ name: cutText(String(name), 100) })), imported: [], variables: names.length };
+    } catch {
+      return { holds: [], imported: [], variables: 0 }; // the file is damaged, or code broke a built-in that this needs
+    } finally {
+      file?.close();
+    }
   }
 
   /**
