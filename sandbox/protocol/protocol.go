@@ -84,7 +84,7 @@ type Attach struct {
 	FilesOnly bool `json:"files_only,omitempty"`
 }
 
-// Request is any message after those: start, run, interrupt, peek, ping, freeze, restore or stop.
+// Request is any message after those: start, run, interrupt, peek, ping, describe, freeze, restore or stop.
 type Request struct {
 	Type      string `json:"type"`
 	Language  string `json:"language,omitempty"` // of start, run, freeze and restore
@@ -272,6 +272,30 @@ type Frozen struct {
 	Lost      []Lost `json:"lost"`
 	LostTotal int    `json:"lost_total"`
 	Error     string `json:"error,omitempty"` // why nothing was written; an earlier snapshot stays
+}
+
+// Described answers the message describe.
+type Described struct {
+	Type      string    `json:"type"`
+	ID        string    `json:"id"`
+	Languages []Holding `json:"languages"` // those that have something, or may
+}
+
+// Holding is what a language's kernel holds.
+type Holding struct {
+	Language string   `json:"language"`
+	Holds    []Held   `json:"holds,omitempty"`    // the variables, by turns the newest and the largest, at most 200 of Total
+	Imported []string `json:"imported,omitempty"` // "pandas as pd"
+	Total    int      `json:"total,omitempty"`
+	Asleep   bool     `json:"asleep,omitempty"` // they are in a file until the next run, and their kinds are not known
+	Busy     bool     `json:"busy,omitempty"`   // a run goes on, or the kernel did not answer
+}
+
+// Held is a variable: its name, the name of its type, and its length or dimensions. None of it comes from the code's own methods.
+type Held struct {
+	Name  string  `json:"name"`
+	Kind  string  `json:"kind,omitempty"`
+	Shape []int64 `json:"shape,omitempty"`
 }
 
 // Restored answers the message restore.

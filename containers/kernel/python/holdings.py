@@ -43,7 +43,8 @@ def look(namespace, hidden):
             imported.append(_imported(short, _own(value).get("__name__")))
         elif issubclass(kind, type) or kind is FunctionType or kind is BuiltinFunctionType:
             is_class = issubclass(kind, type)
-            if (_MODULE(value) if is_class else value.__module__) == "__main__":
+            place = _MODULE(value) if is_class else value.__module__
+            if type(place) is str and place == "__main__":
                 code.append({"name": short, "kind": "class" if is_class else "function"})
             else:
                 imported.append(short)

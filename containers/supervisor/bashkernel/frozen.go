@@ -35,6 +35,7 @@ type trailer struct {
 	AtMS      int64           `json:"at_ms"`
 	Lost      []protocol.Lost `json:"lost"`
 	LostTotal int             `json:"lost_total"`
+	held      []protocol.Held // the variables' names
 }
 
 func (t *trailer) lose(name, why string) {
@@ -99,6 +100,7 @@ func (k *kernel) freeze(m message) error {
 		}
 	}
 	t := trailer{AtMS: time.Now().UnixMilli(), Lost: []protocol.Lost{}}
+	k.held = []protocol.Held{}
 	write(formatLine)
 	gone, tooLarge := map[string]bool{}, false
 	for key := range k.base {
@@ -108,6 +110,7 @@ func (k *kernel) freeze(m message) error {
 	}
 	broken := k.saveNow(func(r record) bool {
 		delete(gone, r.name)
+		k.hold(r)
 		switch {
 		case r.kind == 'j':
 			for line := range strings.Lines(r.text) {
@@ -159,6 +162,46 @@ func (k *kernel) freeze(m message) error {
 		return k.send(kernelproc.Report{Type: "frozen", Why: "the file cannot be written: " + reason(err)})
 	}
 	return k.send(kernelproc.Report{Type: "frozen", Variables: t.Variables, Bytes: size, Lost: t.Lost, LostTotal: t.LostTotal})
+}
+
+// hold notes a variable or a function that code has set.
+func (k *kernel) hold(r record) {
+	if r.kind != 'v' && r.kind != 'f' || r.name == "OLDPWD" || !r.cut && k.base[string(r.kind)+r.name] == r.text {
+		return
+	}
+	kind := "function"
+	if attributes, _, _ := strings.Cut(strings.TrimPrefix(r.text, "declare "), " "); r.kind == 'v' && strings.ContainsAny(attributes, "aA") {
+		kind = "array"
+	} else if r.kind == 'v' {
+		kind = "text"
+	}
+	k.held = append(k.held, protocol.Held{Name: r.name, Kind: kind})
+}
+
+const mostHeld = 200 // that are described
+
+// describe tells what code has set, or what is in a file.
+func (k *kernel) describe(m message) error {
+	held := k.held
+	switch {
+	case m.Path != "":
+		held = nil
+		if file, t, _, err := k.open(m.Path); err == nil {
+			_ = file.Close()
+			held = t.held
+		}
+	case held == nil:
+		k.held = []protocol.Held{}
+		err := k.saveNow(func(r record) bool {
+			k.hold(r)
+			return true
+		})
+		if err != nil && !errors.Is(err, errCut) {
+			return err
+		}
+		held = k.held
+	}
+	return k.send(kernelproc.Report{Type: "described", Holds: held[:min(len(held), mostHeld)], Variables: len(held)})
 }
 
 // limit is one of a process's, as ulimit names it, and bytes of its unit.
@@ -215,33 +258,38 @@ var errNotWhole = errors.New("the file is not whole")
 
 // load brings a file to where bash takes code from.
 func (k *kernel) load(name string) (*trailer, error) {
-	folder, err := k.folder(name)
+	file, t, size, err := k.open(name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = unix.Close(folder) }()
-	fd, err := unix.Openat(folder, base(name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	file := os.NewFile(uintptr(fd), name)
 	defer func() { _ = file.Close() }()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxSaved || info.Size() < int64(len(formatLine)) {
-		return nil, errNotWhole
-	}
-	t, size := look(bufio.NewReaderSize(file, maxTrailer))
-	if size == 0 {
-		return nil, errNotWhole
-	}
-	t.AtMS = cmp.Or(t.AtMS, info.ModTime().UnixMilli())
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
 	return t, k.put(io.MultiReader(io.LimitReader(file, size), strings.NewReader(behind+"\n")))
+}
+
+// open opens such a file, and tells what is in it.
+func (k *kernel) open(name string) (file *os.File, t *trailer, size int64, err error) {
+	folder, err := k.folder(name)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	defer func() { _ = unix.Close(folder) }()
+	fd, err := unix.Openat(folder, base(name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	file = os.NewFile(uintptr(fd), name)
+	info, err := file.Stat()
+	if err == nil && info.Mode().IsRegular() && info.Size() <= maxSaved && info.Size() >= int64(len(formatLine)) {
+		if t, size = look(bufio.NewReaderSize(file, maxTrailer)); size > 0 {
+			t.AtMS = cmp.Or(t.AtMS, info.ModTime().UnixMilli())
+			return file, t, size, nil
+		}
+	}
+	_ = file.Close()
+	return nil, nil, 0, cmp.Or(err, errNotWhole)
 }
 
 // look tells what is in a file, and up to where its records are whole: of one that is cut off the rest is lost.
@@ -255,6 +303,7 @@ func look(file *bufio.Reader) (t *trailer, size int64) {
 		whole := bytes.HasSuffix(line, []byte("\n"))
 		var last trailer
 		if whole && bytes.HasPrefix(line, []byte("#{")) && json.Unmarshal(line[1:], &last) == nil {
+			last.held = t.held
 			return &last, size
 		}
 		name, length, found := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
@@ -277,6 +326,7 @@ func look(file *bufio.Reader) (t *trailer, size int64) {
 		size += int64(len(line) + count + 1)
 		if name[1] == 'v' {
 			t.Variables++
+			t.held = append(t.held, protocol.Held{Name: name[2:]})
 		}
 	}
 }

@@ -51,7 +51,7 @@ class Frozen {
     try {
       if (path === undefined) return holdingsOf(variables.list(), importer);
       file = new FrozenReader(pathApi.resolve(workDir, path));
-      const [[{ names }]] = file.chunks().next().value;
+      const [{ names }] = file.chunks().next().value;
       return { holds: names.slice(-MOST_NAMED).reverse().map((name) => ({ name: cutText(String(name), 100) })), imported: [], variables: names.length };
     } catch {
       return { holds: [], imported: [], variables: 0 }; // the file is damaged, or code broke a built-in that this needs
