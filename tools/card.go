@@ -11,21 +11,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// tells is when an answer of a tool ends with the card of its session.
-type tells int
-
-const (
-	tellsFirst   tells = iota // as the first of a conversation about a session with a past, and when its variables came from elsewhere or were lost
-	tellsAlways               // also otherwise
-	tellsItself               // never, as the answer has all of it
-	tellsNothing              // never, as the answer is about no session or its end
-)
-
-var toolTells = map[string]tells{
-	"restore_session": tellsAlways, "session_info": tellsItself,
-	"close_session": tellsNothing, "list_sessions": tellsNothing, "exec_sql": tellsNothing, "describe_sql": tellsNothing,
-}
-
 // mostMet bounds the sessions that are known of a conversation; of others it hears nothing.
 const mostMet = 1000
 
@@ -33,45 +18,40 @@ const mostMet = 1000
 type met struct {
 	mu         sync.Mutex
 	handshakes int64 // of the client: another one begins another conversation
-	visits     map[string]*visit
+	untold     map[string]bool
 }
 
-// visit is what is known of a session.
-type visit struct {
-	hadPast bool // when the conversation came
-	told    bool
-}
-
-// visit returns what is known of a session; nil: nothing is to be known.
-func (m *met) visit(ctx context.Context, id string, hasPast func(string) bool) *visit {
+// come notes that a call comes to a session, which the conversation is to be told about if it had a past when the first one came.
+func (m *met) come(id string, handshakes int64, hasPast func(string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if now := rpc.Handshakes(ctx); m.visits == nil || now != m.handshakes {
-		m.handshakes, m.visits = now, make(map[string]*visit)
+	if m.untold == nil || m.handshakes != handshakes {
+		m.handshakes, m.untold = handshakes, make(map[string]bool)
 	}
-	v := m.visits[id]
-	if v == nil && len(m.visits) < mostMet {
-		v = &visit{hadPast: hasPast(id)}
-		m.visits[id] = v
+	if _, known := m.untold[id]; !known && len(m.untold) < mostMet {
+		m.untold[id] = hasPast(id)
 	}
-	return v
 }
 
-// isFirst reports whether an answer is the first about a session with a past, and notes that it comes.
-func (m *met) isFirst(v *visit) bool {
+// tell reports, if an answer is to come now, once whether the conversation is to be told about a session, which may have another name too.
+func (m *met) tell(id, name string, now bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	isFirst := v != nil && v.hadPast && !v.told
-	if v != nil {
-		v.told = true
+	untold := m.untold[id]
+	if m.untold != nil {
+		m.untold[id], m.untold[name] = untold && !now, untold && !now
 	}
-	return isFirst
+	return untold && now
 }
 
-// meet notes that a call comes to a session, and returns the card for the call's answer.
-func (d *Deps) meet(ctx context.Context, t tool, p *params) (card func(*render.Answer) string) {
-	client, when := rpc.Kept[known](ctx), toolTells[t.definition.Name]
-	if when == tellsNothing || client == nil {
+// meet notes that a call of a tool comes to a session, and returns the end of its answer: what the session has, if the client does not know.
+func (d *Deps) meet(ctx context.Context, tool string, p *params) (card func(*render.Answer) string) {
+	client := rpc.Kept[known](ctx)
+	switch tool {
+	case "close_session", "list_sessions", "exec_sql", "describe_sql": // they are about no session, or its end
+		client = nil
+	}
+	if client == nil {
 		return func(*render.Answer) string { return "" }
 	}
 	id := p.own.id
@@ -80,22 +60,17 @@ func (d *Deps) meet(ctx context.Context, t tool, p *params) (card func(*render.A
 	} else if run, _ := p.given["run_id"].(string); run != "" {
 		id = d.Manager.SessionOfRun(run)
 	}
-	var v *visit
-	if !p.own.unknown {
-		v = client.met.visit(ctx, id, d.Manager.HasPast)
+	if !p.own.unknown { // else each of its calls would be a first one
+		client.met.come(id, rpc.Handshakes(ctx), d.Manager.HasPast)
 	}
 	return func(a *render.Answer) string {
-		if fields, is := a.Fields.(render.RunFields); is && fields.Status == sandbox.Running {
-			return "" // the answer with its result has it
-		}
-		first, turned := client.met.isFirst(v), d.Manager.TakeTurned(id)
-		if when == tellsItself || when == tellsFirst && !first && !turned {
+		fields, isRun := a.Fields.(render.RunFields)
+		goesOn := isRun && fields.Status == sandbox.Running // the answer with its result has it
+		first := client.met.tell(id, d.Manager.Named(id), !goesOn)
+		turned := !goesOn && d.Manager.TakeTurned(id)
+		if tool == "session_info" || !first && !turned && tool != "restore_session" { // the first has all of it
 			return ""
 		}
-		end := "."
-		if d.exists("session_info") {
-			end = "; session_info lists them."
-		}
-		return d.Manager.Holding(ctx, id).Card(end)
+		return d.Manager.Holding(ctx, id).Card(map[bool]string{true: "; session_info lists them.", false: "."}[d.exists("session_info")])
 	}
 }

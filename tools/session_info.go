@@ -79,7 +79,7 @@ type infoFields struct {
 	Limits        limitFields `json:"limits"`
 	// Versions are the runs whose files can be brought back, and files that cannot.
 	Versions *sandbox.FileVersions `json:"versions,omitempty"`
-	// Holds are the variables, imports and files made of a session with kernels here.
+	// Holds are the variables, imports and files of a session with kernels here.
 	Holds *sandbox.Holding `json:"holds,omitempty"`
 	// Packages maps names to versions, for the languages with a listing image, if packages are asked for.
 	Packages map[sandbox.Language]map[string]string `json:"packages,omitempty"`
@@ -109,17 +109,17 @@ func (d *Deps) sessionInfo() tool {
 			if err != nil {
 				return nil, err
 			}
-			fields, most := d.infoFields(ctx, info), 0
+			fields := d.infoFields(ctx, info)
 			if info.Containers > 0 {
 				fields.Holds = d.Manager.Holding(ctx, info.ID)
-				most = fields.Holds.Longest()
 			}
-			var all map[sandbox.Language]map[string]string
+			if !packages {
+				return render.JSON(fields)
+			}
+			all := d.imagePackages(ctx)
+			most := 0
 			var installed map[sandbox.Language][]sandbox.Package
-			if packages {
-				all = d.imagePackages(ctx)
-			}
-			if packages && info.Owner == sandbox.OwnerThis && info.SizeBytes != nil { // a container is there to look with
+			if info.Owner == sandbox.OwnerThis && info.SizeBytes != nil { // a container is there to look with
 				if installed, err = d.Manager.Packages(ctx, info.ID); err != nil {
 					return nil, err
 				}
@@ -131,14 +131,7 @@ func (d *Deps) sessionInfo() tool {
 				most = max(most, len(versions))
 			}
 			return d.renderer().Fit(ctx, most, func(each int) *render.Answer {
-				shown := fields
-				if fields.Holds != nil {
-					shown.Holds = fields.Holds.First(each)
-				}
-				if packages {
-					shown = shown.with(all, installed, each)
-				}
-				a, _ := render.JSON(shown) // texts and numbers
+				a, _ := render.JSON(fields.with(all, installed, each)) // texts and numbers
 				return a
 			}), nil
 		},

@@ -118,7 +118,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		if !t.ordered {
 			settled(ctx)
 		}
-		card := d.meet(ctx, t, p)
+		card := d.meet(ctx, t.definition.Name, p)
 		var a *render.Answer
 		switch err = d.CountCall(); {
 		case ctx.Err() != nil: // while it waited

@@ -274,6 +274,9 @@ type Frozen struct {
 	Error     string `json:"error,omitempty"` // why nothing was written; an earlier snapshot stays
 }
 
+// MaxHeld bounds the variables and imports that a language names.
+const MaxHeld = 60
+
 // Described answers the message describe.
 type Described struct {
 	Type      string    `json:"type"`
@@ -284,7 +287,7 @@ type Described struct {
 // Holding is what a language's kernel holds.
 type Holding struct {
 	Language string   `json:"language"`
-	Holds    []Held   `json:"holds,omitempty"`    // the variables, by turns the newest and the largest, at most 200 of Total
+	Holds    []Held   `json:"holds,omitempty"`    // the variables, by turns the newest and the largest, at most MaxHeld of Total
 	Imported []string `json:"imported,omitempty"` // "pandas as pd"
 	Total    int      `json:"total,omitempty"`
 	Asleep   bool     `json:"asleep,omitempty"` // they are in a file until the next run, and their kinds are not known

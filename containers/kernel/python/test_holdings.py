@@ -70,7 +70,7 @@ class Holdings(unittest.TestCase):
             "queue": "deque 1", "Own": "class", "own": "Own", "call": "function", "square": "function", "pi": "float",
         }
         self.assertEqual(said(answer), expected)
-        self.assertEqual(answer["imported"], ["json", "os", "sqlite3", "collections as c", "sqrt", "Decimal"])
+        self.assertEqual(answer["imported"], ["Decimal", "sqrt", "collections as c", "sqlite3", "os", "json"])
         self.assertEqual([held["name"] for held in answer["holds"][:2]], ["own", "rows"], "the newest and the largest are first")
         self.assertEqual([held["name"] for held in answer["holds"][-3:]], ["square", "call", "Own"], "functions are last")
 
@@ -82,11 +82,11 @@ class Holdings(unittest.TestCase):
 
     def test_many_are_bounded_and_a_file_has_their_names(self):
         answer = self.describe("for i in range(1000): globals()['v%d' % i] = [0] * i\nglobals()['n' * 5000] = 1")
-        self.assertEqual((len(answer["holds"]), answer["variables"], answer["holds"][1]["name"]), (200, 1002, "v999"))
-        self.assertTrue(all(len(held["name"]) <= 200 for held in answer["holds"]))
+        self.assertEqual((len(answer["holds"]), answer["variables"], answer["holds"][1]["name"]), (60, 1002, "v999"))
+        self.assertTrue(all(len(held["name"]) <= 100 for held in answer["holds"]))
         self.kernel.ask("freeze", limit_bytes=1 << 20)
         asleep = self.describe("", path=Kernel.FROZEN)
-        self.assertEqual((len(asleep["holds"]), asleep["holds"][1]), (200, {"name": "v999"}))
+        self.assertEqual((len(asleep["holds"]), asleep["holds"][1]), (60, {"name": "v999"}))
         self.assertEqual(self.describe("", path=".state/none")["holds"], [])
 
     @unittest.skipUnless(can_import("pandas"), "there is no pandas")

@@ -165,43 +165,36 @@ func (k *kernel) freeze(m message) error {
 }
 
 // hold notes a variable or a function that code has set.
-func (k *kernel) hold(r record) {
-	if r.kind != 'v' && r.kind != 'f' || r.name == "OLDPWD" || !r.cut && k.base[string(r.kind)+r.name] == r.text {
-		return
+func (k *kernel) hold(r record) bool {
+	attributes, _, _ := strings.Cut(strings.TrimPrefix(r.text, "declare "), " ")
+	held := protocol.Held{Name: r.name, Kind: "text"}
+	switch {
+	case r.kind != 'v' && r.kind != 'f' || r.name == "OLDPWD" || !r.cut && k.base[string(r.kind)+r.name] == r.text:
+		return true
+	case r.kind == 'f':
+		held.Kind = "function"
+	case strings.ContainsAny(attributes, "aA"):
+		held.Kind = "array"
 	}
-	kind := "function"
-	if attributes, _, _ := strings.Cut(strings.TrimPrefix(r.text, "declare "), " "); r.kind == 'v' && strings.ContainsAny(attributes, "aA") {
-		kind = "array"
-	} else if r.kind == 'v' {
-		kind = "text"
-	}
-	k.held = append(k.held, protocol.Held{Name: r.name, Kind: kind})
+	k.held = append(k.held, held)
+	return true
 }
 
-const mostHeld = 200 // that are described
-
-// describe tells what code has set, or what is in a file.
+// describe tells what code has set, or the names in a file.
 func (k *kernel) describe(m message) error {
 	held := k.held
-	switch {
-	case m.Path != "":
-		held = nil
-		if file, t, _, err := k.open(m.Path); err == nil {
-			_ = file.Close()
+	if m.Path != "" {
+		if t, err := k.load(m.Path); err == nil { // bash does not read it until it is told to
 			held = t.held
 		}
-	case held == nil:
+	} else if held == nil { // no snapshot was written since the last run
 		k.held = []protocol.Held{}
-		err := k.saveNow(func(r record) bool {
-			k.hold(r)
-			return true
-		})
-		if err != nil && !errors.Is(err, errCut) {
+		if err := k.saveNow(k.hold); err != nil && !errors.Is(err, errCut) {
 			return err
 		}
 		held = k.held
 	}
-	return k.send(kernelproc.Report{Type: "described", Holds: held[:min(len(held), mostHeld)], Variables: len(held)})
+	return k.send(kernelproc.Report{Type: "described", Holds: held[:min(len(held), protocol.MaxHeld)], Variables: len(held)})
 }
 
 // limit is one of a process's, as ulimit names it, and bytes of its unit.
@@ -258,38 +251,33 @@ var errNotWhole = errors.New("the file is not whole")
 
 // load brings a file to where bash takes code from.
 func (k *kernel) load(name string) (*trailer, error) {
-	file, t, size, err := k.open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return t, k.put(io.MultiReader(io.LimitReader(file, size), strings.NewReader(behind+"\n")))
-}
-
-// open opens such a file, and tells what is in it.
-func (k *kernel) open(name string) (file *os.File, t *trailer, size int64, err error) {
 	folder, err := k.folder(name)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, err
 	}
 	defer func() { _ = unix.Close(folder) }()
 	fd, err := unix.Openat(folder, base(name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, err
 	}
-	file = os.NewFile(uintptr(fd), name)
+	file := os.NewFile(uintptr(fd), name)
+	defer func() { _ = file.Close() }()
 	info, err := file.Stat()
-	if err == nil && info.Mode().IsRegular() && info.Size() <= maxSaved && info.Size() >= int64(len(formatLine)) {
-		if t, size = look(bufio.NewReaderSize(file, maxTrailer)); size > 0 {
-			t.AtMS = cmp.Or(t.AtMS, info.ModTime().UnixMilli())
-			return file, t, size, nil
-		}
+	if err != nil {
+		return nil, err
 	}
-	_ = file.Close()
-	return nil, nil, 0, cmp.Or(err, errNotWhole)
+	if !info.Mode().IsRegular() || info.Size() > maxSaved || info.Size() < int64(len(formatLine)) {
+		return nil, errNotWhole
+	}
+	t, size := look(bufio.NewReaderSize(file, maxTrailer))
+	if size == 0 {
+		return nil, errNotWhole
+	}
+	t.AtMS = cmp.Or(t.AtMS, info.ModTime().UnixMilli())
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return t, k.put(io.MultiReader(io.LimitReader(file, size), strings.NewReader(behind+"\n")))
 }
 
 // look tells what is in a file, and up to where its records are whole: of one that is cut off the rest is lost.

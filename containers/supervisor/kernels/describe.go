@@ -7,94 +7,79 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bounds"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/loop"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-const (
-	describeTime = 500 * time.Millisecond // a kernel that does not answer by then is busy
-	mostHeld     = 200
-	mostAsking   = 16
-)
+// describeTime is how long a kernel is waited for: one that does not answer by then is busy.
+const describeTime = 500 * time.Millisecond
 
 // asked is a question to all languages what they hold.
 type asked struct {
-	ids   []string // of those who ask
-	all   []*protocol.Holding
-	from  map[*Kernel]*protocol.Holding // that are to answer
-	limit *loop.Timer
+	id   string
+	all  []protocol.Holding
+	from map[*Kernel]int // those that are to answer, and their places
 }
 
-// Describe answers a server that asks what the kernels hold. Kernels with a run are not waited for.
+// Describe answers a server that asks what the kernels hold. It replaces an earlier question. Kernels with a run are not waited for.
 func (s *Set) Describe(id string) {
-	id = bounds.Clean(id, 64)
-	if s.asked != nil && len(s.asked.ids) < mostAsking {
-		s.asked.ids = append(s.asked.ids, id)
-		return
-	}
-	a := &asked{ids: []string{id}, from: map[*Kernel]*protocol.Holding{}}
+	a := &asked{id: id, all: []protocol.Holding{}, from: map[*Kernel]int{}}
 	s.asked = a
 	for _, l := range s.languages {
 		l.describe(a)
 	}
-	a.limit = s.After(describeTime, func() { s.answerAsked(a) })
-	if len(a.from) == 0 {
-		s.answerAsked(a)
-	}
+	s.After(describeTime, func() { s.answerAsked(a) })
+	s.onDescribed(nil, nil)
 }
 
 // describe asks the main kernel, which has the variables, or can read their names in the file where it is to have them from.
 func (l *Language) describe(a *asked) {
 	k, message := l.main, map[string]any{"type": "describe"}
-	h := &protocol.Holding{Language: l.Name}
+	h := protocol.Holding{Language: l.Name}
 	switch {
 	case k != nil && (k.begun || k.awake):
 	case l.set.Settings.FreezeBytes > 0 && l.frozen.isThere():
-		h.Asleep = true
-		message["path"] = l.set.Dir.StateFile(l.frozen.name())
+		h.Asleep, message["path"] = true, l.set.Dir.StateFile(l.frozen.name())
 	default:
 		return
 	}
-	a.all = append(a.all, h)
 	if h.Busy = k == nil || k.isEnding() || l.obstacle() != ""; !h.Busy {
-		a.from[k] = h
+		a.from[k] = len(a.all)
 		k.link.Send(message)
 	}
+	a.all = append(a.all, h)
 }
 
-// onDescribed handles a kernel's answer.
+// onDescribed handles a kernel's answer, and tells the server when there is nothing to wait for any more.
 func (s *Set) onDescribed(k *Kernel, m *kernelproc.Report) {
-	if s.asked == nil || s.asked.from[k] == nil {
+	a := s.asked
+	if a == nil {
 		return
 	}
-	h := s.asked.from[k]
-	for _, held := range m.Holds[:min(len(m.Holds), mostHeld)] {
-		held.Name, held.Kind, held.Shape = bounds.Clean(held.Name, bounds.MaxNamed), bounds.Clean(held.Kind, bounds.MaxNamed), held.Shape[:min(len(held.Shape), 4)]
-		h.Holds = append(h.Holds, held)
+	if at, asked := a.from[k]; asked {
+		h := &a.all[at]
+		for _, held := range m.Holds[:min(len(m.Holds), protocol.MaxHeld)] {
+			h.Holds = append(h.Holds, protocol.Held{
+				Name: bounds.Clean(held.Name, bounds.MaxNamed), Kind: bounds.Clean(held.Kind, bounds.MaxNamed), Shape: held.Shape[:min(len(held.Shape), 4)],
+			})
+		}
+		for _, name := range m.Imported[:min(len(m.Imported), protocol.MaxHeld)] {
+			h.Imported = append(h.Imported, bounds.Clean(name, bounds.MaxNamed))
+		}
+		h.Total = max(m.Variables, len(h.Holds))
+		delete(a.from, k)
 	}
-	for _, name := range m.Imported[:min(len(m.Imported), mostHeld)] {
-		h.Imported = append(h.Imported, bounds.Clean(name, bounds.MaxNamed))
-	}
-	h.Total = max(m.Variables, len(h.Holds))
-	if delete(s.asked.from, k); len(s.asked.from) == 0 {
-		s.answerAsked(s.asked)
+	if len(a.from) == 0 {
+		s.answerAsked(a)
 	}
 }
 
-// answerAsked tells those who asked what is known by now.
 func (s *Set) answerAsked(a *asked) {
-	a.limit.Stop()
-	if s.asked == a {
-		s.asked = nil
+	if s.asked != a {
+		return
 	}
-	for _, h := range a.from {
-		h.Busy = true
+	s.asked = nil
+	for _, at := range a.from {
+		a.all[at].Busy = true
 	}
-	answer := protocol.Described{Type: "described", Languages: []protocol.Holding{}}
-	for _, h := range a.all {
-		answer.Languages = append(answer.Languages, *h)
-	}
-	for _, answer.ID = range a.ids {
-		s.Server.Send(answer, false)
-	}
+	s.Server.Send(protocol.Described{Type: "described", ID: bounds.Clean(a.id, 64), Languages: a.all}, false)
 }

@@ -15,9 +15,8 @@ const { Waker } = require('./waker.cjs');
 const { cutText } = require('../common/text.cjs');
 
 const SIZES_MS = 100;
-const MOST_LOST = 50; // that are told of
+const MOST_LOST = 50; // that are told of, as of a file's variables
 const MOST_LARGEST = 5;
-const MOST_NAMED = 200; // of a file's variables
 
 const { chdir, cpuUsage, cwd } = process;
 
@@ -46,15 +45,14 @@ class Frozen {
 
   /** describe tells what the variables are; of a file of variables their names. */
   describe({ path }) {
-    const { importer, variables, workDir } = this.#kernel;
     let file = null;
     try {
-      if (path === undefined) return holdingsOf(variables.list(), importer);
-      file = new FrozenReader(pathApi.resolve(workDir, path));
+      if (path === undefined) return holdingsOf(this.#kernel.variables.list(), this.#kernel.importer);
+      file = new FrozenReader(pathApi.resolve(this.#kernel.workDir, path));
       const [{ names }] = file.chunks().next().value;
-      return { holds: names.slice(-MOST_NAMED).reverse().map((name) => ({ name: cutText(String(name), 100) })), imported: [], variables: names.length };
+      return { holds: names.slice(-MOST_LOST).map((name) => ({ name: cutText(String(name), 100) })), variables: names.length };
     } catch {
-      return { holds: [], imported: [], variables: 0 }; // the file is damaged, or code broke a built-in that this needs
+      return {}; // the file is damaged, or code broke a built-in that this needs
     } finally {
       file?.close();
     }
