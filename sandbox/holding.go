@@ -5,11 +5,10 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
-
-	"github.com/dustin/go-humanize"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -81,64 +80,46 @@ func (m *Manager) Holding(ctx context.Context, id string) *Holding {
 			did = v.Did
 		}
 	}
-	h.Files = filesMade(s.uses.All(), did, runs.UndoneMarks(s.config.StateDir, s.id))
+	h.Files = filesMade(did, runs.UndoneMarks(s.config.StateDir, s.id))
 	return h
 }
 
-// variablesOf bounds a supervisor's list. What is no name could be a sentence, and only counts.
+// variablesOf bounds a supervisor's list.
 func variablesOf(l protocol.Holding) Variables {
-	v := Variables{Language: Language(l.Language), Asleep: l.Asleep, Busy: l.Busy}
-	for _, held := range l.Holds[:min(len(l.Holds), protocol.MaxHeld)] {
-		words := []string{word(held.Name), word(held.Kind)}
-		for i, n := range held.Shape[:min(len(held.Shape), 4)] {
-			words = append(words, []string{"", "×"}[min(i, 1)], humanize.Comma(max(n, 0)))
-		}
-		if words[0] != "" {
-			v.List = append(v.List, strings.Join(strings.Fields(strings.Join(words, " ")), " "))
-		}
-	}
+	v := Variables{Language: Language(l.Language), List: names(l.Holds), Imported: names(l.Imported), Asleep: l.Asleep, Busy: l.Busy}
 	v.More = max(min(l.Total, 1e6)-len(v.List), 0)
-	for _, name := range l.Imported[:min(len(l.Imported), protocol.MaxHeld)] {
-		module, as, _ := strings.Cut(name, " as ")
-		if module, as = word(module), word(as); module != "" {
-			v.Imported = append(v.Imported, strings.TrimSuffix(module+" as "+as, " as "))
-		}
-	}
 	return v
 }
 
-// word is a name, shortened; empty: it has more than the letters of names.
-func word(name string) string {
-	if strings.ContainsFunc(name, func(r rune) bool {
-		return !unicode.In(r, unicode.L, unicode.M, unicode.Nd) && !strings.ContainsRune("_$.@/-", r)
-	}) {
-		return ""
+// held is a variable with its kind and dimensions, or an import. What has more words than that could be a sentence.
+var held = regexp.MustCompile(`^[\pL\pM\pN_$.@/-]+( as)?( [\pL\pM\pN_$.]+( [0-9,]+( × [0-9,]+){0,3})?)?$`)
+
+// names returns the texts of that form, with long words shortened.
+func names(list []string) (clean []string) {
+	for _, said := range list[:min(len(list), protocol.MaxHeld)] {
+		if held.MatchString(said) {
+			words := strings.Split(said, " ")
+			for i, w := range words {
+				words[i] = text.Shorten(w, nameChars)
+			}
+			clean = append(clean, strings.Join(words, " "))
+		}
 	}
-	return text.Shorten(name, nameChars)
+	return clean
 }
 
-// filesMade lists the files of runs that are there, as far as their results, and then their container, tell.
-func filesMade(last []*Run, did []protocol.Did, undone map[string]bool) (files []string) {
+// filesMade lists the files of runs that were not removed or undone since, the newest first.
+func filesMade(did []protocol.Did, undone map[string]bool) (files []string) {
 	seen := make(map[string]bool)
-	note := func(run, path, how string) {
-		if !seen[path] && !undone[runs.FilesOf+run] && how != "removed" && len(files) < mostFiles && !strings.Contains("/"+path, "/.") && !strings.HasPrefix(path, "input/") {
-			files = append(files, shownPath(path))
-		}
-		seen[path] = seen[path] || !undone[runs.FilesOf+run]
-	}
-	for _, run := range slices.Backward(last) {
-		if res, _ := run.Result(); res != nil {
-			for _, path := range res.Removed {
-				note(run.ID, path, "removed")
-			}
-			for _, a := range res.Artifacts {
-				note(run.ID, a.Path, "")
-			}
-		}
-	}
 	for _, d := range slices.Backward(did) {
+		if slices.ContainsFunc(d.Runs, func(run string) bool { return undone[runs.FilesOf+run] }) {
+			continue
+		}
 		for _, t := range d.Paths {
-			note(strings.Join(d.Runs[:min(len(d.Runs), 1)], ""), t.Path, t.How)
+			isMade := !seen[t.Path] && t.How != "removed" && !strings.Contains("/"+t.Path, "/.") && !strings.HasPrefix(t.Path, "input/")
+			if seen[t.Path] = true; isMade && len(files) < mostFiles {
+				files = append(files, shownPath(t.Path))
+			}
 		}
 	}
 	return files

@@ -287,18 +287,11 @@ type Described struct {
 // Holding is what a language's kernel holds.
 type Holding struct {
 	Language string   `json:"language"`
-	Holds    []Held   `json:"holds,omitempty"`    // the variables, by turns the newest and the largest, at most MaxHeld of Total
+	Holds    []string `json:"holds,omitempty"`    // "df DataFrame 1,204 × 8": by turns the newest and the largest, at most MaxHeld of Total
 	Imported []string `json:"imported,omitempty"` // "pandas as pd"
 	Total    int      `json:"total,omitempty"`
 	Asleep   bool     `json:"asleep,omitempty"` // they are in a file until the next run, and their kinds are not known
-	Busy     bool     `json:"busy,omitempty"`   // a run goes on, or the kernel did not answer
-}
-
-// Held is a variable: its name, the name of its type, and its length or dimensions. None of it comes from the code's own methods.
-type Held struct {
-	Name  string  `json:"name"`
-	Kind  string  `json:"kind,omitempty"`
-	Shape []int64 `json:"shape,omitempty"`
+	Busy     bool     `json:"busy,omitempty"`   // a run goes on, or the kernel does not answer
 }
 
 // Restored answers the message restore.

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections import deque
+from math import prod
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 from imports import import_seldom
@@ -23,7 +24,7 @@ def describe(kernel, message):
         if "path" in message:
             path = os.path.join(kernel.settings.work_dir, message["path"])
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-                holds = [{"name": str(name)[:LONGEST]} for name in reversed(import_seldom("kept.pieces").Reader(file).heading["names"])]
+                holds = [str(name)[:LONGEST] for name in reversed(import_seldom("kept.pieces").Reader(file).heading["names"])]
         else:
             holds, imported = look(kernel.namespace, kernel.hidden_names())
     except Exception:  # it changes as it is looked at, or the file is damaged
@@ -46,12 +47,13 @@ def look(namespace, hidden):
             if _text(_MODULE(value) if is_class else value.__module__) != "__main__":
                 imported.append(short)
             else:
-                code.append({"name": short, "kind": "class" if is_class else "function"})
+                code.append(short + (" class" if is_class else " function"))
         else:
-            data.append({"name": short, "kind": _title(kind), "shape": shape_of(value, kind)})
-    places = {id(item): at for at, item in enumerate(sorted(data, key=_size, reverse=True))}
-    first = sorted(enumerate(data), key=lambda entry: min(entry[0], places[id(entry[1])]))
-    return [item for _, item in first] + code, imported
+            shape = shape_of(value, kind)
+            data.append((prod(shape) if shape else 0, "%s %s %s" % (short, _title(kind), " × ".join(map("{:,}".format, shape)))))
+    places = dict(map(reversed, enumerate(sorted(range(len(data)), key=lambda at: -data[at][0]))))
+    first = sorted(range(len(data)), key=lambda at: min(at, places[at]))
+    return [data[at][1].rstrip() for at in first] + code, imported
 
 
 def shape_of(value, kind):
@@ -88,10 +90,3 @@ def _text(text):
 def _title(kind):
     name = str.__getitem__(_NAME(kind), slice(LONGEST))
     return "%s.%s" % (_text(_MODULE(kind)).partition(".")[0], name) if name in _VAGUE else name
-
-
-def _size(item):
-    size = bool(item["shape"])
-    for n in item["shape"]:
-        size *= n
-    return size

@@ -43,7 +43,7 @@ placed.__module__ = Evil()
 
 
 def said(answer):
-    return {held["name"]: " ".join(map(str, [held["kind"], *held.get("shape", ())])) for held in answer["holds"]}
+    return dict(held.split(" ", 1) for held in answer["holds"])
 
 
 class Holdings(unittest.TestCase):
@@ -66,13 +66,13 @@ class Holdings(unittest.TestCase):
             "count, queue = c.Counter('aab'), c.deque([1])\nclass Own: pass\nown = Own()\ndef call(): pass\nsquare = lambda x: x"
         )
         expected = {
-            "n": "int", "name": "str 4", "rows": "list 1204", "pairs": "dict 1", "seen": "set 3", "conn": "sqlite3.Connection", "count": "Counter 2",
+            "n": "int", "name": "str 4", "rows": "list 1,204", "pairs": "dict 1", "seen": "set 3", "conn": "sqlite3.Connection", "count": "Counter 2",
             "queue": "deque 1", "Own": "class", "own": "Own", "call": "function", "square": "function", "pi": "float",
         }
         self.assertEqual(said(answer), expected)
         self.assertEqual(answer["imported"], ["Decimal", "sqrt", "collections as c", "sqlite3", "os", "json"])
-        self.assertEqual([held["name"] for held in answer["holds"][:2]], ["own", "rows"], "the newest and the largest are first")
-        self.assertEqual([held["name"] for held in answer["holds"][-3:]], ["square", "call", "Own"], "functions are last")
+        self.assertEqual(answer["holds"][:2], ["own Own", "rows list 1,204"], "the newest and the largest are first")
+        self.assertEqual(answer["holds"][-3:], ["square function", "call function", "Own class"], "functions are last")
 
     def test_no_method_of_the_code_is_run(self):
         answer = said(self.describe(HOSTILE))
@@ -82,11 +82,11 @@ class Holdings(unittest.TestCase):
 
     def test_many_are_bounded_and_a_file_has_their_names(self):
         answer = self.describe("for i in range(1000): globals()['v%d' % i] = [0] * i\nglobals()['n' * 5000] = 1")
-        self.assertEqual((len(answer["holds"]), answer["variables"], answer["holds"][1]["name"]), (60, 1002, "v999"))
-        self.assertTrue(all(len(held["name"]) <= 100 for held in answer["holds"]))
+        self.assertEqual((len(answer["holds"]), answer["variables"], answer["holds"][1]), (60, 1002, "v999 list 999"))
+        self.assertTrue(all(len(held) <= 110 for held in answer["holds"]))
         self.kernel.ask("freeze", limit_bytes=1 << 20)
         asleep = self.describe("", path=Kernel.FROZEN)
-        self.assertEqual((len(asleep["holds"]), asleep["holds"][1]), (60, {"name": "v999"}))
+        self.assertEqual((len(asleep["holds"]), asleep["holds"][1]), (60, "v999"))
         self.assertEqual(self.describe("", path=".state/none")["holds"], [])
 
     @unittest.skipUnless(can_import("pandas"), "there is no pandas")
@@ -97,8 +97,8 @@ class Holdings(unittest.TestCase):
             "named, t = df.set_index('y'), pd.to_datetime(s.index)\ncat = df.set_index(df.y.astype('category'))\nempty = pd.DataFrame()"
         ))
         expected = {
-            "a": "ndarray 3 4", "b": "float64", "df": "DataFrame 7 2", "s": "Series 7", "i": "Index 2", "dated": "DataFrame 7 2", "by": "DataFrame 7 0",
-            "named": "DataFrame 7 1", "t": "DatetimeIndex 7", "cat": "DataFrame 7 2", "empty": "DataFrame 0 0",
+            "a": "ndarray 3 × 4", "b": "float64", "df": "DataFrame 7 × 2", "s": "Series 7", "i": "Index 2", "dated": "DataFrame 7 × 2", "by": "DataFrame 7 × 0",
+            "named": "DataFrame 7 × 1", "t": "DatetimeIndex 7", "cat": "DataFrame 7 × 2", "empty": "DataFrame 0 × 0",
         }
         self.assertEqual(answer, expected)
 
@@ -109,7 +109,7 @@ class Holdings(unittest.TestCase):
             "ps, table, array, m = p['x'], pa.table({'x': [1, 2], 'y': [3, 4]}), pa.array([1]), sp.eye(5, format='csr')"
         ))
         expected = {
-            "p": "DataFrame 3 1", "lazy": "LazyFrame", "ps": "Series 3", "table": "Table 2 2", "array": "Int64Array 1", "m": answer["m"].partition(" ")[0] + " 5 5",
+            "p": "DataFrame 3 × 1", "lazy": "LazyFrame", "ps": "Series 3", "table": "Table 2 × 2", "array": "Int64Array 1", "m": answer["m"].partition(" ")[0] + " 5 × 5",
         }
         self.assertEqual(answer, expected)
 

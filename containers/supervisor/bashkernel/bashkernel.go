@@ -117,7 +117,7 @@ type kernel struct {
 	version  string
 	base     map[string]string // hashes of the state before any code, by kind and name
 	told     map[string]bool   // programs named by an answer
-	held     []protocol.Held   // the variables and functions since the last run, if they were written since; nil: not known
+	held     []string          // the variables and functions since the last run, if they were written since; nil: not known
 	codes    []string          // of runs that define functions, the latest last
 	stopped  bool              // the run was interrupted: a signal may still be on its way
 }

@@ -35,7 +35,7 @@ type trailer struct {
 	AtMS      int64           `json:"at_ms"`
 	Lost      []protocol.Lost `json:"lost"`
 	LostTotal int             `json:"lost_total"`
-	held      []protocol.Held // the variables' names
+	held      []string        // the variables' names
 }
 
 func (t *trailer) lose(name, why string) {
@@ -100,7 +100,7 @@ func (k *kernel) freeze(m message) error {
 		}
 	}
 	t := trailer{AtMS: time.Now().UnixMilli(), Lost: []protocol.Lost{}}
-	k.held = []protocol.Held{}
+	k.held = []string{}
 	write(formatLine)
 	gone, tooLarge := map[string]bool{}, false
 	for key := range k.base {
@@ -167,16 +167,15 @@ func (k *kernel) freeze(m message) error {
 // hold notes a variable or a function that code has set.
 func (k *kernel) hold(r record) bool {
 	attributes, _, _ := strings.Cut(strings.TrimPrefix(r.text, "declare "), " ")
-	held := protocol.Held{Name: r.name, Kind: "text"}
 	switch {
 	case r.kind != 'v' && r.kind != 'f' || r.name == "OLDPWD" || !r.cut && k.base[string(r.kind)+r.name] == r.text:
-		return true
 	case r.kind == 'f':
-		held.Kind = "function"
+		k.held = append(k.held, r.name+" function")
 	case strings.ContainsAny(attributes, "aA"):
-		held.Kind = "array"
+		k.held = append(k.held, r.name+" array")
+	default:
+		k.held = append(k.held, r.name+" text")
 	}
-	k.held = append(k.held, held)
 	return true
 }
 
@@ -188,7 +187,7 @@ func (k *kernel) describe(m message) error {
 			held = t.held
 		}
 	} else if held == nil { // no snapshot was written since the last run
-		k.held = []protocol.Held{}
+		k.held = []string{}
 		if err := k.saveNow(k.hold); err != nil && !errors.Is(err, errCut) {
 			return err
 		}
@@ -314,7 +313,7 @@ func look(file *bufio.Reader) (t *trailer, size int64) {
 		size += int64(len(line) + count + 1)
 		if name[1] == 'v' {
 			t.Variables++
-			t.held = append(t.held, protocol.Held{Name: name[2:]})
+			t.held = append(t.held, name[2:])
 		}
 	}
 }

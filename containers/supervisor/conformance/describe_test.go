@@ -3,7 +3,6 @@
 package conformance
 
 import (
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,10 +24,7 @@ func (c *connection) describe(id string) []protocol.Holding {
 func said(all []protocol.Holding) string {
 	var parts []string
 	for _, h := range all {
-		words := []string{h.Language}
-		for _, held := range h.Holds {
-			words = append(words, strings.TrimSpace(fmt.Sprint(held.Name, " ", held.Kind, " ", strings.Trim(fmt.Sprint(held.Shape), "[]"))))
-		}
+		words := append([]string{h.Language}, h.Holds...)
 		if len(h.Imported) > 0 {
 			words = append(words, "imports "+strings.Join(h.Imported, ", "))
 		}
@@ -51,7 +47,7 @@ func TestKernelsTellWhatTheyHold(t *testing.T) {
 	c.completed("import json, os.path as place\nrows = [0] * 1204\nclass Own:\n    def __len__(self): raise SystemError\nown = Own()\ndef call(): pass")
 	c.in(javascript).completed(`const p = require("path"); let rows = [1, 2]; function call() {}`)
 	c.in(bash).completed("name=x; cd /; list=(1 2); call() { :; }")
-	want := "python; own Own; rows list 1204; call function; Own class; imports json, posixpath as place | " +
+	want := "python; own Own; rows list 1,204; call function; Own class; imports json, posixpath as place | " +
 		"javascript; rows Array 2; call function; imports path as p | bash; list array; name text; call function"
 	check(t, "they hold", said(c.describe("all")), want)
 	check(t, "again", said(c.describe("again")), want)
@@ -85,8 +81,7 @@ func TestForgedDescriptionsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := start(t, python, options{})
 	c.run(python.forge + `
-held = '{"name": "' + "n" * 5000 + '", "kind": "' + "k" * 5000 + '", "shape": [1, 2, 3, 4, 5, 6]}'
-send('{"type": "described", "holds": [' + ", ".join([held] * 300) + '], "imported": ["' + "i" * 5000 + '"], "variables": -5}')
+send('{"type": "described", "holds": [' + ", ".join(['"' + "n" * 5000 + '"'] * 300) + '], "imported": ["' + "i" * 5000 + '"], "variables": -5}')
 x = 1`)
 	check(t, "one that nobody asked for", said(c.describe("x"))[:15], "python; x int; ")
 }

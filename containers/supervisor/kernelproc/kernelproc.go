@@ -95,8 +95,8 @@ type Report struct {
 	// Largest are the variables that take most, of a run that failed for want of memory.
 	Largest []protocol.Variable `json:"largest"`
 	// Holds and Imported are of described.
-	Holds    []protocol.Held `json:"holds"`
-	Imported []string        `json:"imported"`
+	Holds    []string `json:"holds"`
+	Imported []string `json:"imported"`
 	// Blob holds the bytes behind the JSON.
 	Blob []byte `json:"-"`
 }

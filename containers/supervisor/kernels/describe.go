@@ -57,15 +57,7 @@ func (s *Set) onDescribed(k *Kernel, m *kernelproc.Report) {
 	}
 	if at, asked := a.from[k]; asked {
 		h := &a.all[at]
-		for _, held := range m.Holds[:min(len(m.Holds), protocol.MaxHeld)] {
-			h.Holds = append(h.Holds, protocol.Held{
-				Name: bounds.Clean(held.Name, bounds.MaxNamed), Kind: bounds.Clean(held.Kind, bounds.MaxNamed), Shape: held.Shape[:min(len(held.Shape), 4)],
-			})
-		}
-		for _, name := range m.Imported[:min(len(m.Imported), protocol.MaxHeld)] {
-			h.Imported = append(h.Imported, bounds.Clean(name, bounds.MaxNamed))
-		}
-		h.Total = max(m.Variables, len(h.Holds))
+		h.Holds, h.Imported, h.Total = cleanedNames(m.Holds), cleanedNames(m.Imported), max(m.Variables, 0)
 		delete(a.from, k)
 	}
 	if len(a.from) == 0 {
@@ -82,4 +74,11 @@ func (s *Set) answerAsked(a *asked) {
 		a.all[at].Busy = true
 	}
 	s.Server.Send(protocol.Described{Type: "described", ID: bounds.Clean(a.id, 64), Languages: a.all}, false)
+}
+
+func cleanedNames(names []string) (clean []string) {
+	for _, name := range names[:min(len(names), protocol.MaxHeld)] {
+		clean = append(clean, bounds.Clean(name, bounds.MaxNamed))
+	}
+	return clean
 }

@@ -50,7 +50,7 @@ class Frozen {
       if (path === undefined) return holdingsOf(this.#kernel.variables.list(), this.#kernel.importer);
       file = new FrozenReader(pathApi.resolve(this.#kernel.workDir, path));
       const [{ names }] = file.chunks().next().value;
-      return { holds: names.slice(-MOST_LOST).map((name) => ({ name: cutText(String(name), 100) })), variables: names.length };
+      return { holds: names.slice(-MOST_LOST).map((name) => cutText(String(name), 100)), variables: names.length };
     } catch {
       return {}; // the file is damaged, or code broke a built-in that this needs
     } finally {

@@ -20,28 +20,27 @@ function holdingsOf(variables, importer) {
   for (const { name, how, value, why } of variables.reverse()) {
     const module = modules.get(value);
     if (how === 'property') continue; // of a built-in object
-    if (why !== undefined) data.push({ name: short(name), kind: 'getter' });
+    if (why !== undefined) data.push([0, `${short(name)} getter`]);
     else if (module !== undefined) imported.push(short(module === name ? name : `${module} as ${name}`));
-    else if (typeof value !== 'function' || types.isProxy(value)) data.push({ name: short(name), ...kindOf(value) });
-    else code.push({ name: short(name), kind: getOwnPropertyDescriptor(value, 'prototype')?.writable === false ? 'class' : 'function' });
+    else if (typeof value !== 'function' || types.isProxy(value)) data.push(described(short(name), value));
+    else code.push(`${short(name)} ${getOwnPropertyDescriptor(value, 'prototype')?.writable === false ? 'class' : 'function'}`);
   }
   const places = new Map(data.map((item, at) => [item, at]));
-  const bySize = [...data].sort((a, b) => (b.shape?.[0] ?? 0) - (a.shape?.[0] ?? 0));
-  bySize.forEach((item, at) => places.set(item, Math.min(places.get(item), at)));
-  const holds = [...data.sort((a, b) => places.get(a) - places.get(b)), ...code];
+  [...data].sort(([a], [b]) => b - a).forEach((item, at) => places.set(item, Math.min(places.get(item), at)));
+  const holds = [...data.sort((a, b) => places.get(a) - places.get(b)).map(([, said]) => said), ...code];
   return { holds: holds.slice(0, MOST), imported: imported.slice(0, MOST), variables: holds.length };
 }
 
-function kindOf(value) {
-  if (value === null) return { kind: 'null' };
-  if (types.isProxy(value)) return { kind: 'Proxy' };
-  if (typeof value === 'string') return { kind: 'string', shape: [value.length] };
-  if (typeof value !== 'object') return { kind: typeof value };
-  const kind = short(classOf(value));
-  if (Array.isArray(value)) return { kind, shape: [value.length] };
-  if (types.isMap(value)) return { kind, shape: [countOfMap(value)] };
-  if (types.isSet(value)) return { kind, shape: [countOfSet(value)] };
-  return types.isTypedArray(value) ? { kind, shape: [lengthOf(value)] } : { kind };
+/** described gives a value's length and its description. */
+function described(name, value) {
+  let [length, kind] = [undefined, value === null ? 'null' : typeof value];
+  if (types.isProxy(value)) kind = 'Proxy';
+  else if (kind === 'object') kind = short(classOf(value));
+  if (typeof value === 'string' || Array.isArray(value)) length = types.isProxy(value) ? undefined : value.length;
+  else if (types.isMap(value)) length = countOfMap(value);
+  else if (types.isSet(value)) length = countOfSet(value);
+  else if (types.isTypedArray(value)) length = lengthOf(value);
+  return length === undefined ? [0, `${name} ${kind}`] : [length, `${name} ${kind} ${String(length).replace(/\B(?=(\d{3})+$)/g, ',')}`];
 }
 
 function classOf(object) {

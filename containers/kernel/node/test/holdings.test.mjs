@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { KernelClient, newFolder } from './kernel_client.mjs';
 
-const told = ({ holds }) => Object.fromEntries(holds.map(({ name, kind, shape = [] }) => [name, [kind, ...shape].join(' ')]));
+const told = ({ holds }) => Object.fromEntries(holds.map((held) => [held.split(' ')[0], held.split(' ').slice(1).join(' ')]));
 
 test('kinds and shapes', async (t) => {
   const kernel = await KernelClient.start(t, newFolder(t));
@@ -11,11 +11,11 @@ test('kinds and shapes', async (t) => {
   await kernel.run('class Own extends Array {}; const own = new Own(2), plain = {}, bare = Object.create(null); function call() {}; const p2 = Promise.resolve()');
   const answer = await kernel.describe();
   assert.deepEqual(told(answer), {
-    rows: 'Array 1204', few: 'Map 1', set: 'Set 1', t: 'Float64Array 7', b: 'Buffer 3', s: 'string 4', n: 'number', nothing: 'null', when: 'Date',
+    rows: 'Array 1,204', few: 'Map 1', set: 'Set 1', t: 'Float64Array 7', b: 'Buffer 3', s: 'string 4', n: 'number', nothing: 'null', when: 'Date',
     own: 'Own 2', plain: 'Object', bare: 'object', p2: 'Promise', call: 'function', Own: 'class',
   });
   assert.deepEqual(answer.imported.sort(), ['fs', 'os', 'path as p', 'url as u']);
-  assert.ok(answer.holds.findIndex(({ name }) => name === 'rows') < 3, 'the largest comes early');
+  assert.ok(answer.holds.findIndex((held) => held.startsWith('rows ')) < 3, 'the largest comes early');
 });
 
 test('no code runs', async (t) => {
@@ -42,11 +42,11 @@ test('many variables, and those of a file', async (t) => {
   const kernel = await KernelClient.start(t, folder);
   await kernel.run(Array.from({ length: 1000 }, (_, i) => `let v${i} = [${i}]`).join(';'));
   const { holds, variables } = await kernel.describe();
-  assert.deepEqual([holds.length, variables, holds[0].shape], [60, 1000, [1]]);
+  assert.deepEqual([holds.length, variables, holds[0].replace(/\d+/, '')], [60, 1000, 'v Array 1']);
   await kernel.freeze();
   await kernel.stop();
   const next = await KernelClient.start(t, folder);
   const asleep = await next.describe({ path: '.state/javascript.frozen' });
-  assert.deepEqual([asleep.holds.length, asleep.variables, Object.keys(asleep.holds[0])], [50, 1000, ['name']]);
+  assert.deepEqual([asleep.holds.length, asleep.variables, asleep.holds[0].replace(/\d+/, '')], [50, 1000, 'v']);
   assert.deepEqual((await next.describe({ path: '.state/none' })).holds, undefined);
 });
