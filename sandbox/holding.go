@@ -143,22 +143,24 @@ func shownPath(path string) string {
 type part struct {
 	title string
 	items []string
-	total int
+	total int // negative: there is no list
 }
 
 // Card is the beginning of it in a sentence of at most 400 bytes, each name quoted as code, and end; empty: there is nothing.
 func (h *Holding) Card(end string) string {
 	var parts []part
 	for _, v := range h.Languages {
-		title := v.Language.Info().Title
+		title, state, total := v.Language.Info().Title, " variables", len(v.List)+v.More
 		switch {
-		case v.Busy:
-			parts = append(parts, part{title + " at work", nil, -1})
 		case v.Asleep:
-			parts = append(parts, part{title + " variables asleep", v.List, len(v.List) + v.More})
-		default:
-			parts = append(parts, part{title + " variables", v.List, len(v.List) + v.More}, part{title + " imports", v.Imported, len(v.Imported)})
+			state = " variables asleep"
+		case v.Busy:
+			state = " at work"
 		}
+		if total == 0 && (v.Asleep || v.Busy) {
+			total = -1
+		}
+		parts = append(parts, part{title + state, v.List, total}, part{title + " imports", v.Imported, len(v.Imported)})
 	}
 	parts = append(parts, part{"files", h.Files, len(h.Files)})
 	if h.Checkpoint != "" {

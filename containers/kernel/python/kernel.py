@@ -143,7 +143,7 @@ class Kernel:
         for name in self._modules():
             import_quietly(name)
         self._build_shell()
-        for name in ("kept.read", "kept.write", "libraries", "sizes"):
+        for name in ("holdings", "kept.read", "kept.write", "libraries", "sizes"):
             import_seldom(name)
         self.warm = True
         self.modules = dict(sys.modules)  # here, because a fork that touches them all copies all of their pages
