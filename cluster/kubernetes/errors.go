@@ -157,6 +157,8 @@ func (e *Engine) apiError(c *kube.Client, err error) error {
 		made.Reason, made.Fix, made.Is = "The API server does not accept this account's token or certificate, which may have expired", "sign in again (`kubectl get pods` does so where the kubeconfig can), then try again", engine.ErrEngineUnavailable
 	case strings.Contains(text, "exceeded quota"):
 		made.Reason, made.Fix = "The namespace's quota is used up: "+after(text, "forbidden: "), "close sessions, or have the ResourceQuota of namespace "+c.Namespace+" raised"
+	case apierrors.IsForbidden(err) && strings.Contains(text, " usage per "):
+		made.Reason, made.Fix = "The namespace's LimitRange does not admit the pod: "+after(text, "forbidden: "), "choose another --memory-limit or --cpu-limit, or have the LimitRange of namespace "+c.Namespace+" changed"
 	case strings.Contains(text, "violates PodSecurity"):
 		made.Reason, made.Fix = "Pod Security does not admit the pod: "+after(text, "forbidden: "), "the pod passes `restricted`; look for a webhook or policy that changes it"
 	case strings.Contains(text, "security context constraint"):

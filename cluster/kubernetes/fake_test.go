@@ -277,6 +277,7 @@ func TestWhatAClusterSaysIsExplained(t *testing.T) {
 		words  []string
 	}{
 		"a quota":      {forbidden(`exceeded quota: q, requested: pods=1, used: pods=9, limited: pods=9`), nil, []string{"quota is used up", "limited: pods=9", "ResourceQuota"}},
+		"a LimitRange": {forbidden(`[minimum cpu usage per Container is 3, but request is 10m]`), nil, []string{"LimitRange", "usage per Container is 3", "--cpu-limit"}},
 		"Pod Security": {forbidden(`violates PodSecurity "restricted:latest": seccompProfile`), nil, []string{"Pod Security", "seccompProfile"}},
 		"OpenShift":    {forbidden(`unable to validate against any security context constraint: 1000 is not in range`), nil, []string{"--pod-users none"}},
 		"a webhook":    {failure(http.StatusBadRequest, meta.StatusReasonBadRequest, `admission webhook "policy.example" denied the request: no team`), nil, []string{"policy.example", "no team"}},
