@@ -37,9 +37,12 @@ func (m *met) come(id string, handshakes int64, hasPast func(string) bool) {
 func (m *met) tell(id, name string, now bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	untold := m.untold[id]
-	if m.untold != nil {
-		m.untold[id], m.untold[name] = untold && !now, untold && !now
+	untold, known := m.untold[id]
+	if known {
+		m.untold[id] = untold && !now
+	}
+	if known && len(m.untold) < mostMet {
+		m.untold[name] = untold && !now
 	}
 	return untold && now
 }
