@@ -166,15 +166,14 @@ func (k *kernel) freeze(m message) error {
 
 // hold notes a variable or a function that code has set.
 func (k *kernel) hold(r record) bool {
-	attributes, _, _ := strings.Cut(strings.TrimPrefix(r.text, "declare "), " ")
-	switch {
-	case r.kind != 'v' && r.kind != 'f' || r.name == "OLDPWD" || !r.cut && k.base[string(r.kind)+r.name] == r.text:
-	case r.kind == 'f':
-		k.held = append(k.held, r.name+" function")
-	case strings.ContainsAny(attributes, "aA"):
-		k.held = append(k.held, r.name+" array")
-	default:
-		k.held = append(k.held, r.name+" text")
+	kind := " text"
+	if attributes, _, _ := strings.Cut(strings.TrimPrefix(r.text, "declare "), " "); r.kind == 'f' {
+		kind = " function"
+	} else if strings.ContainsAny(attributes, "aA") {
+		kind = " array"
+	}
+	if (r.kind == 'v' || r.kind == 'f') && r.name != "OLDPWD" && (r.cut || k.base[string(r.kind)+r.name] != r.text) {
+		k.held = append(k.held, r.name+kind)
 	}
 	return true
 }
@@ -313,7 +312,9 @@ func look(file *bufio.Reader) (t *trailer, size int64) {
 		size += int64(len(line) + count + 1)
 		if name[1] == 'v' {
 			t.Variables++
-			t.held = append(t.held, name[2:])
+			if name[2:] != "OLDPWD" {
+				t.held = append(t.held, name[2:])
+			}
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestKernelsTellWhatTheyHold(t *testing.T) {
 	c.completed("import json, os.path as place\nrows = [0] * 1204\nclass Own:\n    def __len__(self): raise SystemError\nown = Own()\ndef call(): pass")
 	c.in(javascript).completed(`const p = require("path"); let rows = [1, 2]; function call() {}`)
 	c.in(bash).completed("name=x; cd /; list=(1 2); call() { :; }")
-	want := "python; own Own; rows list 1,204; call function; Own class; imports json, posixpath as place | " +
+	want := "python; own Own; rows list 1,204; call function; Own class; imports posixpath as place, json | " +
 		"javascript; rows Array 2; call function; imports path as p | bash; list array; name text; call function"
 	check(t, "they hold", said(c.describe("all")), want)
 	check(t, "again", said(c.describe("again")), want)

@@ -15,20 +15,19 @@ const describeTime = 500 * time.Millisecond
 
 // asked is a question to all languages what they hold.
 type asked struct {
-	id   string
-	all  []protocol.Holding
-	from map[*Kernel]int // those that are to answer, and their places
+	answer protocol.Described
+	from   []*Kernel // that are to answer, in the order of the languages in the answer; nil: it is there
 }
 
 // Describe answers a server that asks what the kernels hold. It replaces an earlier question. Kernels with a run are not waited for.
 func (s *Set) Describe(id string) {
-	a := &asked{id: id, all: []protocol.Holding{}, from: map[*Kernel]int{}}
+	a := &asked{answer: protocol.Described{Type: "described", ID: id}}
 	s.asked = a
 	for _, l := range s.languages {
 		l.describe(a)
 	}
-	s.After(describeTime, func() { s.answerAsked(a) })
-	s.onDescribed(nil, nil)
+	s.After(describeTime, func() { s.answerAsked(a, true) })
+	s.answerAsked(a, false)
 }
 
 // describe asks the main kernel, which has the variables, or can read their names in the file where it is to have them from.
@@ -42,38 +41,42 @@ func (l *Language) describe(a *asked) {
 	default:
 		return
 	}
-	if h.Busy = k == nil || k.isEnding() || l.obstacle() != ""; !h.Busy {
-		a.from[k] = len(a.all)
+	if h.Busy = k == nil || k.isEnding() || l.obstacle() != ""; h.Busy {
+		k = nil
+	} else {
 		k.link.Send(message)
 	}
-	a.all = append(a.all, h)
+	a.answer.Languages, a.from = append(a.answer.Languages, h), append(a.from, k)
 }
 
-// onDescribed handles a kernel's answer, and tells the server when there is nothing to wait for any more.
+// onDescribed handles a kernel's answer.
 func (s *Set) onDescribed(k *Kernel, m *kernelproc.Report) {
 	a := s.asked
 	if a == nil {
 		return
 	}
-	if at, asked := a.from[k]; asked {
-		h := &a.all[at]
-		h.Holds, h.Imported, h.Total = cleanedNames(m.Holds), cleanedNames(m.Imported), max(m.Variables, 0)
-		delete(a.from, k)
+	for at, asked := range a.from {
+		if asked == k {
+			h := &a.answer.Languages[at]
+			h.Holds, h.Imported, h.Total = cleanedNames(m.Holds), cleanedNames(m.Imported), max(m.Variables, 0)
+			a.from[at] = nil
+		}
 	}
-	if len(a.from) == 0 {
-		s.answerAsked(a)
-	}
+	s.answerAsked(a, false)
 }
 
-func (s *Set) answerAsked(a *asked) {
-	if s.asked != a {
-		return
+// answerAsked tells the server what the kernels hold, when there is nothing or no time to wait for.
+func (s *Set) answerAsked(a *asked, now bool) {
+	for at, k := range a.from {
+		if k != nil && !now {
+			return
+		}
+		a.answer.Languages[at].Busy = a.answer.Languages[at].Busy || k != nil
 	}
-	s.asked = nil
-	for _, at := range a.from {
-		a.all[at].Busy = true
+	if s.asked == a {
+		s.asked = nil
+		s.Server.Send(a.answer, false)
 	}
-	s.Server.Send(protocol.Described{Type: "described", ID: bounds.Clean(a.id, 64), Languages: a.all}, false)
 }
 
 func cleanedNames(names []string) (clean []string) {

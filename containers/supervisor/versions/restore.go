@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"maps"
 	"os"
 	"slices"
 	"sort"
@@ -140,7 +139,11 @@ func (p *Plan) order() {
 		steps[do] = append(steps[do], op{Do: do, Path: []byte(path), Mode: e.Mode, Mtime: e.Mtime})
 	}
 	touched := map[string]bool{}
-	for _, path := range slices.Sorted(maps.Keys(p.wants)) {
+	var paths []string
+	for path := range p.wants {
+		paths = append(paths, path)
+	}
+	for _, path := range sorted(paths) {
 		is, was := p.s.now[path], p.wants[path]
 		if p.isBelowLeft(path) || is == was || is != nil && was != nil && is.isLike(was) {
 			continue
@@ -399,7 +402,12 @@ func (p *Plan) Parted(open map[uint64]string) (paths []string) {
 			}
 		}
 	})
-	slices.Sort(paths)
+	return sorted(paths)
+}
+
+// sorted sorts as slices.Sort does, which would be in the program once for each type.
+func sorted(paths []string) []string {
+	sort.Slice(paths, func(i, j int) bool { return paths[i] < paths[j] })
 	return paths
 }
 
