@@ -4,6 +4,7 @@ import os
 import sys
 from collections import deque
 from math import prod
+from time import thread_time
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 from imports import import_seldom
@@ -11,6 +12,7 @@ from variables import user_names
 
 MOST = 60  # that are named
 LONGEST = 100  # characters of a name
+SECONDS = 0.0015  # of the processor, for the shapes of tables
 _NAME, _MODULE = (type.__dict__[name].__get__ for name in ("__name__", "__module__"))  # a metaclass may have others
 _VARS = ModuleType.__dict__["__dict__"].__get__
 _SIZED = (str, list, dict, tuple, set, bytes, frozenset, bytearray, range, deque)
@@ -35,7 +37,7 @@ def describe(kernel, message):
 def look(namespace, hidden):
     """The variables, by turns the newest and the largest, functions last; and what is imported."""
     namespace = {name: value for name, value in list(namespace.items()) if type(name) is str}
-    data, code, imported = [], [], []
+    data, code, imported, until = [], [], [], thread_time() + SECONDS
     for name in reversed(user_names(namespace, hidden)):
         value, short = namespace[name], name[:LONGEST]
         kind = type(value)
@@ -49,20 +51,20 @@ def look(namespace, hidden):
             else:
                 code.append(short + (" class" if is_class else " function"))
         else:
-            shape = shape_of(value, kind)
+            shape = shape_of(value, kind, until)
             data.append((prod(shape) if shape else 0, "%s %s %s" % (short, _title(kind), " × ".join(map("{:,}".format, shape)))))
     places = dict(map(reversed, enumerate(sorted(range(len(data)), key=lambda at: -data[at][0]))))
     first = sorted(range(len(data)), key=lambda at: min(at, places[at]))
     return [data[at][1].rstrip() for at in first] + code, imported
 
 
-def shape_of(value, kind):
+def shape_of(value, kind, until):
     """The length or the dimensions of a container or a table, by what its own package keeps in C, or says of its own classes."""
     for known in _SIZED:
         if issubclass(kind, known):
             return [known.__len__(value)]
     package = _text(_MODULE(kind)).partition(".")[0]
-    if package not in ("numpy", "pandas", "polars", "pyarrow", "scipy", "torch") or not _is_theirs(kind):
+    if package not in ("numpy", "pandas", "polars", "pyarrow", "scipy", "torch") or not _is_theirs(kind) or thread_time() > until:
         return []
     try:
         own = getattr(value, "__dict__", {})
@@ -70,8 +72,10 @@ def shape_of(value, kind):
             shape = [len(axis) for axis in reversed(own["_mgr"].axes) if _is_theirs(type(axis))]
         elif "_df" in own or "_s" in own:  # polars
             shape = own["_df"].shape() if "_df" in own else [own["_s"].len()]
+        elif _NAME(kind).endswith(("Index", "Array")):
+            shape = [len(value)]
         else:
-            shape = own.get("_shape") or (value.shape if package != "pandas" else [len(value)])
+            shape = own.get("_shape") or value.shape if package != "pandas" else []
         return [int(n) for n in shape][:4]
     except Exception:  # it has none
         return []

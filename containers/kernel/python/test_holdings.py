@@ -94,11 +94,11 @@ class Holdings(unittest.TestCase):
         answer = said(self.describe(
             "import numpy as np, pandas as pd\na, b = np.zeros((3, 4)), np.float64(1)\ndf = pd.DataFrame({'x': range(7), 'y': list('abcdefg')})\n"
             "s, i = df['y'], pd.Index(['a', 'b'])\ndated = df.set_index(pd.date_range('2020', periods=7))\nby = df.set_index(['x', 'y'])\n"
-            "named, t = df.set_index('y'), pd.to_datetime(s.index)\ncat = df.set_index(df.y.astype('category'))\nempty = pd.DataFrame()"
+            "named, t = df.set_index('y'), pd.DatetimeIndex(dated.index)\ncat = df.set_index(df.y.astype('category'))\nempty, by_x = pd.DataFrame(), df.groupby('x')"
         ))
         expected = {
             "a": "ndarray 3 × 4", "b": "float64", "df": "DataFrame 7 × 2", "s": "Series 7", "i": "Index 2", "dated": "DataFrame 7 × 2", "by": "DataFrame 7 × 0",
-            "named": "DataFrame 7 × 1", "t": "DatetimeIndex 7", "cat": "DataFrame 7 × 2", "empty": "DataFrame 0 × 0",
+            "named": "DataFrame 7 × 1", "t": "DatetimeIndex 7", "cat": "DataFrame 7 × 2", "empty": "DataFrame 0 × 0", "by_x": "DataFrameGroupBy",
         }
         self.assertEqual(answer, expected)
 
@@ -118,4 +118,4 @@ class Shapes(unittest.TestCase):
     def test_what_another_version_keeps_elsewhere_has_no_shape(self):
         odd = type("DataFrame", (), {"__module__": "pandas"})()
         odd._mgr = odd
-        self.assertEqual(holdings.shape_of(odd, type(odd)), [])
+        self.assertEqual(holdings.shape_of(odd, type(odd), float("inf")), [])
