@@ -125,25 +125,21 @@ func filesMade(did []protocol.Did, undone map[string]bool) (files []string) {
 	return files
 }
 
-// shownPath is a text without what could end its quotation or hide in it, and of a long one the end.
+// shownPath is a text, shortened, without what could end its quotation or hide in it.
 func shownPath(path string) string {
-	shown := []rune(strings.Map(func(r rune) rune {
+	return text.Shorten(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == '`' {
 			return '?'
 		}
 		return r
-	}, path))
-	if more := len(shown) - pathChars; more > 0 {
-		return "…" + string(shown[more+1:])
-	}
-	return string(shown)
+	}, path), pathChars)
 }
 
-// part is a list on a card.
+// part is a list on a card, of so many in all; negative: there is no list.
 type part struct {
 	title string
 	items []string
-	total int // negative: there is no list
+	total int
 }
 
 // Card is the beginning of it in a sentence of at most 400 bytes, each name quoted as code, and end; empty: there is nothing.
@@ -166,42 +162,29 @@ func (h *Holding) Card(end string) string {
 	if h.Checkpoint != "" {
 		parts = append(parts, part{"the checkpoint", []string{shownPath(h.Checkpoint)}, 1})
 	}
-	parts = slices.DeleteFunc(parts, func(p part) bool { return p.total == 0 })
-	if len(parts) == 0 {
+	if parts = slices.DeleteFunc(parts, func(p part) bool { return p.total == 0 }); len(parts) == 0 {
 		return ""
 	}
 	begin := "Note: this session has "
 	if h.name != "" {
 		begin = "Note: session " + h.name + " has "
 	}
-	shown := make([]int, len(parts)) // items of each
-	card := cardOf(begin, parts, shown, end)
-	for grew := true; grew; {
-		grew = false
-		for i := range parts {
-			if shown[i]++; shown[i] <= len(parts[i].items) {
-				if longer := cardOf(begin, parts, shown, end); len(longer) <= cardBytes {
-					card, grew = longer, true
-					continue
-				}
-				parts[i].items = parts[i].items[:shown[i]-1] // no shorter one takes its place
-			}
-			shown[i]--
+	list, left := make([]string, len(parts)), cardBytes-len(begin)-len(end)
+	for i, p := range slices.Backward(parts) { // the first has what others leave
+		const around, most = len("`, `"), len("` +1000000; ")
+		shown, bytes := 0, len(p.title)+most
+		for shown < len(p.items) && bytes+around+len(p.items[shown]) <= left/(i+1) {
+			bytes += around + len(p.items[shown])
+			shown++
 		}
-	}
-	return card
-}
-
-func cardOf(begin string, parts []part, shown []int, end string) string {
-	var list []string
-	for i, p := range parts {
-		if shown[i] > 0 {
-			p.title += " `" + strings.Join(p.items[:shown[i]], "`, `") + "`"
+		if shown > 0 {
+			p.title += " `" + strings.Join(p.items[:shown], "`, `") + "`"
 		}
-		if more := p.total - shown[i]; more > 0 {
+		if more := p.total - shown; more > 0 {
 			p.title += fmt.Sprintf(" +%d", more)
 		}
-		list = append(list, p.title)
+		list[i] = p.title
+		left -= len(p.title) + len("; ")
 	}
 	return begin + strings.Join(list, "; ") + end
 }

@@ -34,7 +34,7 @@ func TestACard(t *testing.T) {
 			Imported: []string{"a b as c", "os; rm"}}), Files: []string{shownPath("out`put\u202e\n.csv")}},
 			"Note: this session has Python variables `é int 3 × 1` +4; files `out?put??.csv`."},
 		"long names": {Holding{Languages: python(protocol.Holding{Total: 1, Holds: []string{strings.Repeat("n", 1000) + " " + strings.Repeat("k", 1000)}}), Files: []string{shownPath("a/" + strings.Repeat("b", 1000) + ".csv")}},
-			"Note: this session has Python variables `" + strings.Repeat("n", 40) + "… " + strings.Repeat("k", 40) + "…`; files `…" + strings.Repeat("b", 55) + ".csv`."},
+			"Note: this session has Python variables `" + strings.Repeat("n", 40) + "… " + strings.Repeat("k", 40) + "…`; files `a/" + strings.Repeat("b", 58) + "…`."},
 	} {
 		should.Equal(t, test.h.Card("."), test.want, "%s", name)
 	}
