@@ -85,6 +85,16 @@ func noUserNamespace(pod *core.Pod) error {
 	}
 }
 
+// notRemoved is for a pod that has to go before the next one of its session can come.
+func notRemoved(pod *core.Pod, err error) error {
+	node := pod.Spec.NodeName
+	return &Error{
+		Reason: fmt.Sprintf("The session's former pod, %s, is not removed yet: node %s may be lost", pod.Name, node),
+		Fix:    fmt.Sprintf("try again; where `kubectl get node %s` says NotReady for long, and the machine is off, `kubectl delete node %s` frees its pods and volumes", node, node),
+		Is:     engine.ErrEngineUnavailable, Err: err,
+	}
+}
+
 // otherSettings is for a pod with the only copy of a session's files, which cannot take this server's settings.
 func otherSettings(pod *core.Pod) error {
 	return &Error{

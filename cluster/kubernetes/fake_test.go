@@ -395,6 +395,17 @@ func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
 	}
 }
 
+func TestAPodOfALostNodeNamesIt(t *testing.T) {
+	a := &apiServer{minor: "37"}
+	spec := goldenSpec()
+	a.pod = a.podFor(t, a.on(t, kubernetes.Options{}), spec)
+	a.pod.DeletionTimestamp, a.pod.Spec.NodeName = new(meta.Now()), "node-7"
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // nothing will come
+	defer cancel()
+	_, err := a.on(t, kubernetes.Options{}).Start(ctx, spec)
+	said(t, err, engine.ErrEngineUnavailable, "node-7 may be lost", "kubectl delete node node-7")
+}
+
 // A pod whose node pulls an image is waited for, by the start that comes next.
 func TestAFirstPullIsWaitedFor(t *testing.T) {
 	a := &apiServer{minor: "37", status: core.PodStatus{Phase: core.PodPending, ContainerStatuses: []core.ContainerStatus{{

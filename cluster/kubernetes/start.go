@@ -325,7 +325,7 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec eng
 		_, err = follow(ctx, c, pod, func(p *core.Pod) bool { return p.UID != pod.UID })
 		switch {
 		case ctx.Err() != nil:
-			return nil, false, fmt.Errorf("%w: pod %s is not removed yet", ctx.Err(), pod.Name)
+			return nil, false, notRemoved(pod, ctx.Err())
 		case err != nil:
 			return nil, false, e.apiError(c.Client, err)
 		}

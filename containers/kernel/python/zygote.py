@@ -1,4 +1,4 @@
-"""The zygote: a process with everything imported, from which kernels are forked."""
+"""The zygote: a process from which kernels are forked, which imports everything once it is asked to."""
 
 import gc
 import os
@@ -18,15 +18,15 @@ class Zygote:
     def serve(self):
         """Returns only in a kernel that was forked, with the link of that."""
         set_dumpable(False)
-        self.kernel.load()
-        gc.collect()
-        gc.freeze()
-        signal.signal(signal.SIGCHLD, self._report_ends)
-        self.link.send({"type": "loaded"})
+        self._be_ready()
         while True:
             message = self.link.next()
             if message.get("type") == "bind":
                 self.kernel.settings.set_environment(message)
+            elif message.get("type") == "load":
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # what imports start is theirs
+                self.kernel.load()
+                self._be_ready()
             if not self.link.fds:  # none was left to receive it with
                 continue
             fd = self.link.fds.pop(0)
@@ -39,6 +39,13 @@ class Zygote:
             except OSError:  # no process is left; the supervisor sees the end of the socket
                 pass
             os.close(fd)
+
+    def _be_ready(self):
+        gc.collect()
+        gc.freeze()
+        signal.signal(signal.SIGCHLD, self._report_ends)
+        self._report_ends()
+        self.link.send({"type": "loaded"})
 
     @staticmethod
     def _fork():

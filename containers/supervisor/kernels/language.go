@@ -20,7 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// aheadTime is how long a kernel that was started before anyone asked for it waits for a run.
+// aheadTime is how long a kernel that nobody has asked for waits for a run: the main one, and that in reserve.
 const aheadTime = 5 * time.Minute
 
 // Set has the languages of a container. The loop owns it.

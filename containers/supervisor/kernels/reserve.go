@@ -24,39 +24,62 @@ const (
 )
 
 // reserve keeps a kernel ready for a fresh run, or for the time after a kernel's death: it is only ever a short cut.
-// With a zygote, that forks the kernel.
+// With a zygote, that forks the kernel. It imports ahead once a kernel was taken: most sessions never want a second one.
 type reserve struct {
 	l      *Language
 	kernel *Kernel
 	wanted bool
+	taken  bool
 	losses int
 	due    time.Time // when the next may be started
 	timer  *loop.Timer
+	idle   *loop.Timer // until nothing is kept ready any more, because no run came
 	zygote *zygote
 }
 
 type zygote struct {
-	pid    int
-	link   *kernelproc.Link
-	loaded bool
-	limit  *loop.Timer
+	pid   int
+	link  *kernelproc.Link
+	ready bool // it can fork
+	loads bool // it imports ahead, or has done so
+	limit *loop.Timer
 }
 
 func (r *reserve) want() {
 	r.wanted = true
+	r.idle.Stop()
+	r.idle = r.l.set.After(aheadTime, r.rest)
 	r.prepare()
+}
+
+// rest ends what is kept ready until a run wants it again.
+func (r *reserve) rest() {
+	if r.wanted = false; r.zygote != nil {
+		r.endZygote()
+	}
+	if r.kernel != nil {
+		r.kernel.Kill("")
+	}
 }
 
 // prepare makes the missing ones: a zygote between runs, a kernel at any time.
 func (r *reserve) prepare() {
-	if !r.wanted || r.kernel != nil || r.l.missing != "" {
+	if !r.wanted || r.l.missing != "" {
 		return
 	}
 	l, s := r.l, r.l.set
+	if z := r.zygote; z != nil && z.ready && r.taken && !z.loads && l.isQuiet() && (r.kernel == nil || r.kernel.ready) {
+		z.ready, z.loads = false, true
+		z.link.Send(map[string]any{"type": "load"})
+		r.limitLoad(z)
+	}
+	if r.kernel != nil {
+		return
+	}
 	wait := max(time.Until(r.due), 0)
 	switch {
 	case l.HasZygote && r.zygote != nil:
-		if r.zygote.loaded {
+		if r.zygote.ready {
 			r.order()
 		}
 		return
@@ -101,7 +124,7 @@ func (r *reserve) take() *Kernel {
 	if k == nil || !k.ready && r.l.HasZygote {
 		return nil
 	}
-	r.kernel = nil
+	r.kernel, r.taken = nil, true
 	procs.Signal(k.pid, syscall.SIGCONT) // code may have found and stopped it
 	return k
 }
@@ -129,7 +152,7 @@ func (r *reserve) onReady() {
 // onDeath is called when the kernel is dead.
 func (r *reserve) onDeath() {
 	r.kernel = nil
-	if r.l.HasZygote {
+	if r.l.HasZygote || !r.wanted {
 		r.prepare()
 		return
 	}
@@ -160,11 +183,16 @@ func (r *reserve) startZygote() {
 	z := &zygote{pid: process.PID, link: process.Link}
 	r.zygote = z
 	z.link.Send(l.initMessage())
-	z.limit = s.After(r.patience(loadWait), func() { r.dropZygote(z, "it did not load in time") })
+	r.limitLoad(z)
 	go func() {
 		err := z.link.Read(func(m *kernelproc.Report) { s.Post(func() { r.onZygote(z, m) }) })
 		s.Post(func() { r.dropZygote(z, "its link ended: "+err.Error()) })
 	}()
+}
+
+func (r *reserve) limitLoad(z *zygote) {
+	z.limit.Stop()
+	z.limit = r.l.set.After(r.patience(loadWait), func() { r.dropZygote(z, "it did not load in time") })
 }
 
 func (r *reserve) onZygote(z *zygote, m *kernelproc.Report) {
@@ -173,8 +201,11 @@ func (r *reserve) onZygote(z *zygote, m *kernelproc.Report) {
 	}
 	switch m.Type {
 	case "loaded":
-		z.loaded = true
+		z.ready = true
 		z.limit.Stop()
+		if k := r.kernel; k != nil {
+			k.Kill("") // it was forked before the imports
+		}
 		r.prepare()
 	case "exit":
 		r.l.set.Exited(m.PID, syscall.WaitStatus(m.Status))
@@ -242,11 +273,8 @@ func (r *reserve) renew() {
 	if r.zygote == nil {
 		return
 	}
-	r.endZygote()
-	if r.kernel != nil {
-		r.kernel.Kill("")
-	}
-	r.prepare()
+	r.rest()
+	r.want()
 }
 
 // zygoteFamily is the zygote and its children, also one that it forks just now and whose number is not known yet.
