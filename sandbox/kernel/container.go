@@ -155,8 +155,8 @@ func (c *Container) send(message any) error {
 // Ping keeps the container from ending as idle.
 func (c *Container) Ping(n int) { _ = c.send(protocol.Request{Type: "ping", N: int64(n)}) }
 
-// describeTime is how long a supervisor may take to describe what its kernels hold; it waits a second for them.
-const describeTime = 3 * time.Second
+// describeTime is how long a supervisor may take to describe what its kernels hold; it waits two seconds for them.
+const describeTime = 4 * time.Second
 
 // Describe returns what the kernels hold, as far as they answer. The names and their number are the code's words.
 func (c *Container) Describe(ctx context.Context) []protocol.Holding {

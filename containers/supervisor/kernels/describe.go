@@ -11,7 +11,7 @@ import (
 )
 
 // describeTime is how long a kernel is waited for: one that does not answer by then is busy.
-const describeTime = time.Second
+const describeTime = 2 * time.Second
 
 // asked is a question to all languages what they hold.
 type asked struct {
