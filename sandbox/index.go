@@ -39,6 +39,13 @@ func (x *index) resolve(id string) string {
 	return id
 }
 
+// find returns the session of an id if there is one here; nil: there is none.
+func (x *index) find(id string) *session {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.sessions[x.resolve(id)]
+}
+
 // forgetDefault makes a session nobody's default. The caller holds x.mu.
 func (x *index) forgetDefault(s *session) {
 	if x.fallback[s.fallback] == s.id {

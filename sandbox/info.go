@@ -426,9 +426,7 @@ func notAfter(now, used time.Time) time.Time {
 // MemoryLimit returns the memory limit of a session's containers in bytes: the server's, if the session is not open here or sets
 // no limit of its own.
 func (m *Manager) MemoryLimit(id string) int64 {
-	m.mu.Lock()
-	s := m.sessions[m.resolve(id)]
-	m.mu.Unlock()
+	s := m.find(id)
 	if s == nil {
 		memory, _ := m.conf().Largest()
 		return memory
@@ -438,9 +436,7 @@ func (m *Manager) MemoryLimit(id string) int64 {
 
 // IsNamed reports whether a session has a name of its own, so that what an end of its kernels writes is read again.
 func (m *Manager) IsNamed(id string) bool {
-	m.mu.Lock()
-	s := m.sessions[m.resolve(id)]
-	m.mu.Unlock()
+	s := m.find(id)
 	if s != nil {
 		return s.named
 	}

@@ -152,7 +152,7 @@ func (p *params) session() string {
 	id := p.text("session_id")
 	switch {
 	case id == "" && p.own.namedBy == "":
-		p.once = p.own.once
+		p.once = p.own.unknown
 		return p.own.id
 	case id == "":
 		id = p.own.id
@@ -414,13 +414,13 @@ type sessionKey struct{}
 type ownSession struct {
 	id      string
 	namedBy string // the setting that names it; empty: it is unnamed
-	once    bool   // no other call of the client comes to it
+	unknown bool   // nothing tells the client from others: no other call of it comes to an unnamed session
 }
 
 // WithSession returns a context in which calls that name no session use this one: sandbox.DefaultOf a client. Without it they use the
 // server's default session. An unknown client gets a session for each call, and its answer says how to go on with it.
 func WithSession(ctx context.Context, id string, known bool) context.Context {
-	return context.WithValue(ctx, sessionKey{}, ownSession{id: id, once: !known})
+	return context.WithValue(ctx, sessionKey{}, ownSession{id: id, unknown: !known})
 }
 
 // WithNamed is WithSession for a session that the client's configuration names, in the setting that namedBy tells. An empty name
@@ -429,7 +429,7 @@ func WithNamed(ctx context.Context, name, namedBy string) context.Context {
 	if name == "" {
 		return ctx
 	}
-	return context.WithValue(ctx, sessionKey{}, ownSession{id: name, namedBy: namedBy})
+	return context.WithValue(ctx, sessionKey{}, ownSession{id: name, namedBy: namedBy, unknown: ownOf(ctx).unknown})
 }
 
 func ownOf(ctx context.Context) ownSession {

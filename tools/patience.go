@@ -67,6 +67,7 @@ func keyOf(o sandbox.RunOptions, given map[string]any) callKey {
 type known struct {
 	patience patience
 	lanes    lanes
+	met      met
 }
 
 // patienceOf returns how ctx's client waits; nil: it is no client's, or one that polls.

@@ -80,6 +80,8 @@ type infoFields struct {
 	Limits        limitFields `json:"limits"`
 	// Versions are the runs whose files can be brought back, and files that cannot.
 	Versions *sandbox.FileVersions `json:"versions,omitempty"`
+	// Holds are the variables, imports and files of a session with kernels here.
+	Holds *sandbox.Holding `json:"holds,omitempty"`
 	// Packages maps names to versions, for the languages with a listing image, if packages are asked for.
 	Packages map[sandbox.Language]map[string]string `json:"packages,omitempty"`
 	// Installed lists the session's own installations, if packages are asked for.
@@ -109,6 +111,9 @@ func (d *Deps) sessionInfo() tool {
 				return nil, err
 			}
 			fields := d.infoFields(ctx, info)
+			if info.Containers > 0 {
+				fields.Holds = d.Manager.Holding(ctx, info.ID)
+			}
 			if !packages {
 				return render.JSON(fields)
 			}

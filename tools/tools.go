@@ -118,6 +118,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		if !t.ordered {
 			settled(ctx)
 		}
+		card := d.meet(ctx, t.definition.Name, p)
 		var a *render.Answer
 		switch err = d.CountCall(); {
 		case ctx.Err() != nil: // while it waited
@@ -160,7 +161,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			code = string(a.Fault.Code)
 		}
 		d.tellSession(a, p)
-		return d.result(ctx, d.renderer().Finish(ctx, a).Noting(p.other).Noting(p.ignored()).Noting(patienceOf(ctx).notes(ctx)).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
+		return d.result(ctx, d.renderer().Finish(ctx, a).Noting(card(a)).Noting(p.other).Noting(p.ignored()).Noting(patienceOf(ctx).notes(ctx)).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
 	}
 }
 

@@ -111,6 +111,8 @@ func (s *Supervisor) onFrame(body []byte) {
 		s.runs.Peek(m.ID)
 	case "ping":
 		s.Server.Send(protocol.Pong{Type: "pong", N: m.N}, true)
+	case "describe":
+		s.runs.Describe(m.ID)
 	case "stop":
 		s.retire()
 	case "start", "freeze", "checkpoint", "restore":

@@ -167,3 +167,12 @@ func Kept[T any](ctx context.Context) *T {
 	s.client.kept.CompareAndSwap(nil, new(T))
 	return s.client.kept.Load().(*T)
 }
+
+// Handshakes counts those of the client of ctx's call: a program that serves several clients may begin anew on one connection.
+func Handshakes(ctx context.Context) int64 {
+	s, is := server.ClientSessionFromContext(ctx).(*CallSession)
+	if !is {
+		return 0
+	}
+	return s.client.handshakes.Load()
+}

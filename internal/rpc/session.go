@@ -18,6 +18,7 @@ type Session struct {
 	relay
 	id          string
 	initialized atomic.Bool
+	handshakes  atomic.Int64
 	level       atomic.Value // mcp.LoggingLevel
 	kept        atomic.Value // by Kept
 }
@@ -45,6 +46,7 @@ func (s *Session) Initialized() bool { return s.initialized.Load() }
 // Initialize notes that the client is ready.
 func (s *Session) Initialize() {
 	s.level.CompareAndSwap(nil, mcp.LoggingLevelError)
+	s.handshakes.Add(1)
 	s.initialized.Store(true)
 }
 

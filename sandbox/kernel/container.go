@@ -69,6 +69,9 @@ type Container struct {
 	versions atomic.Pointer[protocol.Versions]
 	watch    atomic.Pointer[func(*protocol.Versions)] // of WatchVersions
 	ending   atomic.Bool
+
+	describing sync.Mutex // one question at a time
+	described  chan protocol.Described
 	// cut reports that the connection ended, but not by a protocol violation. Set before dead is closed.
 	cut bool
 }
@@ -104,7 +107,7 @@ func NewContainer(proc engine.Process, languages []Language, with Options) *Cont
 	c := &Container{
 		proc: proc, conn: channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer}), with: with, is: new(identity),
 		languages: languages, kernels: make(map[Language]*Kernel), outbox: make(chan any, 32),
-		attached: make(chan struct{}), dead: make(chan struct{}), runs: make(map[string]following),
+		attached: make(chan struct{}), dead: make(chan struct{}), runs: make(map[string]following), described: make(chan protocol.Described, 1),
 	}
 	for _, language := range languages {
 		c.kernels[language] = newKernel(c, language)
@@ -153,6 +156,33 @@ func (c *Container) send(message any) error {
 
 // Ping keeps the container from ending as idle.
 func (c *Container) Ping(n int) { _ = c.send(protocol.Request{Type: "ping", N: int64(n)}) }
+
+// describeTime is how long a supervisor may take to describe what its kernels hold; it waits two seconds for them.
+const describeTime = 4 * time.Second
+
+// Describe returns what the kernels hold, as far as they answer. The names and their number are the code's words.
+func (c *Container) Describe(ctx context.Context) []protocol.Holding {
+	c.describing.Lock()
+	defer c.describing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	id := state.NewID("describe-")
+	if c.send(protocol.Request{Type: "describe", ID: id}) != nil {
+		return nil
+	}
+	for {
+		select {
+		case answer := <-c.described:
+			if answer.ID == id { // none to an earlier question
+				return answer.Languages[:min(len(answer.Languages), len(Languages))]
+			}
+		case <-c.dead:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
 
 // Prepare has a language's interpreter start before the first run.
 func (c *Container) Prepare(language Language) {
@@ -238,6 +268,8 @@ func (c *Container) take(body []byte) error {
 		return decode(body, func(m protocol.Log) { c.with.Logger.Debug("supervisor", "message", text.Safe(m.Message, maxName)) })
 	case "versions":
 		return decode(body, c.noteVersions)
+	case "described":
+		return decode(body, func(m protocol.Described) { offer(c.described, m) })
 	case "ready", "kernel", "twins", "restored", "frozen":
 		if k := c.kernels[Language(head.Language)]; k != nil {
 			return k.take(head, body)

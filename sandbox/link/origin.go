@@ -49,6 +49,7 @@ func (i *Interpreter) tellOrigin(run *runs.Run, done protocol.Done) {
 	restored := done.Kernel == "restored"
 	if lost != "" && (done.Origin == nil || restored) {
 		run.Note(lost + ".")
+		i.Uses.Turned.Store(true)
 	}
 	if o := done.Origin; o != nil {
 		note := originNote(o, restored, run.Options.Copy, i.Uses.Between(o.Run, run), time.Now()) + doubtNote(o)
@@ -56,6 +57,9 @@ func (i *Interpreter) tellOrigin(run *runs.Run, done protocol.Done) {
 			note += " The kernel ended before it could write what later runs have changed."
 		}
 		run.Note(note)
+		if !run.Options.Copy {
+			i.Uses.Turned.Store(true)
+		}
 	}
 }
 

@@ -35,6 +35,9 @@ func (i *Interpreter) Execute(run *runs.Run) (*runs.Result, error) {
 		return i.Execute(run) // in another container
 	}
 	res, err := i.outcome(run, k, done, err)
+	if res != nil && res.VariablesLost {
+		i.Uses.Turned.Store(true)
+	}
 	switch {
 	case res == nil || !k.Alive() || k.Ending(): // copies end with the container
 	case res.VariablesLost && twins != nil && twins.Present:

@@ -86,7 +86,7 @@ type Attach struct {
 	FilesOnly bool `json:"files_only,omitempty"`
 }
 
-// Request is any message after those: start, run, interrupt, peek, ping, freeze, checkpoint, restore or stop.
+// Request is any message after those: start, run, interrupt, peek, ping, describe, freeze, checkpoint, restore or stop.
 type Request struct {
 	Type      string `json:"type"`
 	Language  string `json:"language,omitempty"` // of start, run, freeze, checkpoint and restore
@@ -277,6 +277,26 @@ type Frozen struct {
 	Lost      []Lost `json:"lost"`
 	LostTotal int    `json:"lost_total"`
 	Error     string `json:"error,omitempty"` // why nothing was written; an earlier snapshot stays
+}
+
+// MaxHeld bounds the variables and imports that a language names.
+const MaxHeld = 60
+
+// Described answers the message describe.
+type Described struct {
+	Type      string    `json:"type"`
+	ID        string    `json:"id"`
+	Languages []Holding `json:"languages"` // those that have something, or may
+}
+
+// Holding is what a language's kernel holds.
+type Holding struct {
+	Language string   `json:"language"`
+	Holds    []string `json:"holds,omitempty"`    // "df DataFrame 1,204 × 8": by turns the newest and the largest, at most MaxHeld of Total
+	Imported []string `json:"imported,omitempty"` // "pandas as pd"
+	Total    int      `json:"total,omitempty"`
+	Asleep   bool     `json:"asleep,omitempty"` // they are in a file until the next run, and their kinds are not known
+	Busy     bool     `json:"busy,omitempty"`   // a run goes on, or the kernel does not answer
 }
 
 // Checkpoint is a state of variables and files that has a name.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -32,6 +33,9 @@ type Usage struct {
 	History *history.Writer
 	isOpen  func() bool
 	isFull  func() bool // the disk has no room for a history
+
+	// Turned: the variables came from elsewhere than the last run, or were lost, and no answer has told since what there is.
+	Turned atomic.Bool
 
 	Mu       sync.Mutex
 	Lock     *state.Lock // nil before the session is open

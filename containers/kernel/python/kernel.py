@@ -72,7 +72,7 @@ class Kernel:
         self.data_limit = self.heap = None
         self.notices = Notices(self)
         self.installed = Installed()
-        self.between_runs = {"freeze": self._freeze, "wake": self._wake, "twin": self._twin}
+        self.between_runs = {"describe": self._describe, "freeze": self._freeze, "wake": self._wake, "twin": self._twin}
         changes = {
             AGG: self._hook_agg,
             IPYTHON: self._hook_ipython,
@@ -144,7 +144,7 @@ class Kernel:
         for name in self._modules():
             import_quietly(name)
         self._build_shell()
-        for name in ("kept.read", "kept.write", "libraries", "sizes"):
+        for name in ("holdings", "kept.read", "kept.write", "libraries", "sizes"):
             import_seldom(name)
         self.warm = True
         self.modules = dict(sys.modules)  # here, because a fork that touches them all copies all of their pages
@@ -364,6 +364,9 @@ class Kernel:
     def hidden_names(self):
         """Names in the namespace, with their values, that are Python's or the shell's."""
         return {**self.first_names, **(self.engine.own_names() if self.engine is not None else {})}
+
+    def _describe(self, message):
+        return import_seldom("holdings").describe(self, message)
 
     def _freeze(self, message):
         answer = import_seldom("kept.write").freeze(self, message)

@@ -117,6 +117,7 @@ type kernel struct {
 	version  string
 	base     map[string]string // hashes of the state before any code, by kind and name
 	told     map[string]bool   // programs named by an answer
+	held     []string          // the variables and functions since the last run, if they were written since; nil: not known
 	codes    []string          // of runs that define functions, the latest last
 	stopped  bool              // the run was interrupted: a signal may still be on its way
 }
@@ -268,6 +269,8 @@ func (k *kernel) answer(m message) error {
 		return k.freeze(m)
 	case "wake":
 		return k.wake(m)
+	case "describe":
+		return k.describe(m)
 	}
 	return nil
 }
@@ -306,6 +309,7 @@ func (k *kernel) run(m message) error {
 	if err := k.send(kernelproc.Report{Type: "begun", ID: m.ID}); err != nil {
 		return err
 	}
+	k.held = nil
 	var end status
 	lines := lineRun
 	guarded := slices.ContainsFunc(noExec, func(text string) bool { return strings.Contains(m.Code, text) })

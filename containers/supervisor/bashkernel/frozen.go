@@ -35,6 +35,7 @@ type trailer struct {
 	AtMS      int64           `json:"at_ms"`
 	Lost      []protocol.Lost `json:"lost"`
 	LostTotal int             `json:"lost_total"`
+	held      []string        // the variables' names
 }
 
 func (t *trailer) lose(name, why string) {
@@ -99,6 +100,7 @@ func (k *kernel) freeze(m message) error {
 		}
 	}
 	t := trailer{AtMS: time.Now().UnixMilli(), Lost: []protocol.Lost{}}
+	k.held = []string{}
 	write(formatLine)
 	gone, tooLarge := map[string]bool{}, false
 	for key := range k.base {
@@ -108,6 +110,7 @@ func (k *kernel) freeze(m message) error {
 	}
 	broken := k.saveNow(func(r record) bool {
 		delete(gone, r.name)
+		k.hold(r)
 		switch {
 		case r.kind == 'j':
 			for line := range strings.Lines(r.text) {
@@ -159,6 +162,37 @@ func (k *kernel) freeze(m message) error {
 		return k.send(kernelproc.Report{Type: "frozen", Why: "the file cannot be written: " + reason(err)})
 	}
 	return k.send(kernelproc.Report{Type: "frozen", Variables: t.Variables, Bytes: size, Lost: t.Lost, LostTotal: t.LostTotal})
+}
+
+// hold notes a variable or a function that code has set.
+func (k *kernel) hold(r record) bool {
+	kind := " text"
+	if attributes, _, _ := strings.Cut(strings.TrimPrefix(r.text, "declare "), " "); r.kind == 'f' {
+		kind = " function"
+	} else if strings.ContainsAny(attributes, "aA") {
+		kind = " array"
+	}
+	if (r.kind == 'v' || r.kind == 'f') && r.name != "OLDPWD" && (r.cut || k.base[string(r.kind)+r.name] != r.text) {
+		k.held = append(k.held, r.name+kind)
+	}
+	return true
+}
+
+// describe tells what code has set, or the names in a file.
+func (k *kernel) describe(m message) error {
+	held := k.held
+	if m.Path != "" {
+		if t, err := k.load(m.Path); err == nil { // bash does not read it until it is told to
+			held = t.held
+		}
+	} else if held == nil { // no snapshot was written since the last run
+		k.held = []string{}
+		if err := k.saveNow(k.hold); err != nil && !errors.Is(err, errCut) {
+			return err
+		}
+		held = k.held
+	}
+	return k.send(kernelproc.Report{Type: "described", Holds: held[:min(len(held), protocol.MaxHeld)], Variables: len(held)})
 }
 
 // limit is one of a process's, as ulimit names it, and bytes of its unit.
@@ -255,6 +289,7 @@ func look(file *bufio.Reader) (t *trailer, size int64) {
 		whole := bytes.HasSuffix(line, []byte("\n"))
 		var last trailer
 		if whole && bytes.HasPrefix(line, []byte("#{")) && json.Unmarshal(line[1:], &last) == nil {
+			last.held = t.held
 			return &last, size
 		}
 		name, length, found := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
@@ -277,6 +312,9 @@ func look(file *bufio.Reader) (t *trailer, size int64) {
 		size += int64(len(line) + count + 1)
 		if name[1] == 'v' {
 			t.Variables++
+			if name[2:] != "OLDPWD" {
+				t.held = append(t.held, name[2:])
+			}
 		}
 	}
 }

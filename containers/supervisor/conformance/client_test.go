@@ -139,6 +139,7 @@ type message struct {
 	versions          protocol.Versions
 	kernel            protocol.KernelState
 	frozen            protocol.Frozen
+	described         protocol.Described
 
 	raw []byte
 }
@@ -153,6 +154,7 @@ func decode(body []byte) (*message, error) {
 	return m, json.Unmarshal(body, map[string]any{
 		"attached": &m.Attached, "ready": &m.Ready, "progress": &m.Progress, "display": &m.Display, "done": &m.Done, "pong": &m.Pong, "log": &m.Log,
 		"peek": &m.peek, "twins": &m.twins, "restored": &m.restored, "versions": &m.versions, "kernel": &m.kernel, "clear": &head, "frozen": &m.frozen,
+		"described": &m.described,
 	}[m.Type])
 }
 

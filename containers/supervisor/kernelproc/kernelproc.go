@@ -94,6 +94,9 @@ type Report struct {
 	Why       string          `json:"why"`
 	// Largest are the variables that take most, of a run that failed for want of memory.
 	Largest []protocol.Variable `json:"largest"`
+	// Holds and Imported are of described.
+	Holds    []string `json:"holds"`
+	Imported []string `json:"imported"`
 	// Blob holds the bytes behind the JSON.
 	Blob []byte `json:"-"`
 }

@@ -148,6 +148,8 @@ func (k *Kernel) onReport(m *kernelproc.Report) {
 		if !l.snapshots.onFrozen(k, m) && !l.pins.onFrozen(k, m) {
 			l.frozen.onFrozen(k, m)
 		}
+	case "described":
+		s.onDescribed(k, m)
 	case "woken":
 		if !l.snapshots.onWoken(k, m) {
 			l.frozen.onWoken(k, m)

@@ -29,6 +29,7 @@ type Set struct {
 	runs      Runs
 	languages []*Language // the first one's interpreter starts at once
 	retiring  bool        // the container ends in order: no run begins any more
+	asked     *asked      // what is being described; nil: nothing is
 }
 
 // New has no kernel yet.

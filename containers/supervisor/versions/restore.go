@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"maps"
 	"os"
 	"slices"
 	"sort"
@@ -154,7 +153,11 @@ func (p *Plan) order() {
 		steps[do] = append(steps[do], o)
 	}
 	touched := map[string]bool{}
-	for _, path := range sorted(slices.Collect(maps.Keys(p.wants))) {
+	var paths []string
+	for path := range p.wants {
+		paths = append(paths, path)
+	}
+	for _, path := range sorted(paths) {
 		is, was := p.s.now[path], p.wants[path]
 		if p.isBelowLeft(path) || is == was || is != nil && was != nil && is.isLike(was) {
 			continue

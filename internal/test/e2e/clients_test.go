@@ -49,6 +49,13 @@ func TestTypeScriptClients(t *testing.T) {
 	}
 }
 
+// Who comes to a session anew is told once what it has.
+func TestTheCardOfASession(t *testing.T) {
+	t.Parallel()
+	stdout, stderr, err := node(t, "card.mjs", binary, clientState(t))
+	should.Hold(t, err == nil && strings.TrimSpace(stdout) == "ok", "%v\n%s\n%s", err, stdout, stderr)
+}
+
 const clientsDir = "clients"
 
 // npmClients returns the folder that the clients of clients/package.json are installed in.

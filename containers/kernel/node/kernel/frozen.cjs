@@ -6,6 +6,7 @@ const pathApi = require('node:path');
 const { getHeapStatistics } = require('node:v8');
 const { Freezer, Lost } = require('./freezer.cjs');
 const { FrozenReader, FrozenWriter } = require('./frozen_file.cjs');
+const { holdingsOf } = require('./holdings.cjs');
 const { safeText } = require('./inspect.cjs');
 const { Known } = require('./known.cjs');
 const { sizesOf } = require('./sizes.cjs');
@@ -14,7 +15,7 @@ const { Waker } = require('./waker.cjs');
 const { cutText } = require('../common/text.cjs');
 
 const SIZES_MS = 100;
-const MOST_LOST = 50; // that are told of
+const MOST_LOST = 50; // that are told of, as of a file's variables
 const MOST_LARGEST = 5;
 
 const { chdir, cpuUsage, cwd } = process;
@@ -40,6 +41,21 @@ class Frozen {
     return sizesOf(this.#kernel.variables.list(), SIZES_MS)
       .slice(0, MOST_LARGEST)
       .map(({ name, size_bytes }) => ({ name: cutText(name, 100), size_bytes }));
+  }
+
+  /** describe tells what the variables are; of a file of variables their names. */
+  describe({ path }) {
+    let file = null;
+    try {
+      if (path === undefined) return holdingsOf(this.#kernel.variables.list(), this.#kernel.importer);
+      file = new FrozenReader(pathApi.resolve(this.#kernel.workDir, path));
+      const [{ names }] = file.chunks().next().value;
+      return { holds: names.slice(-MOST_LOST).map((name) => cutText(String(name), 100)), variables: names.length };
+    } catch {
+      return {}; // the file is damaged, or code broke a built-in that this needs
+    } finally {
+      file?.close();
+    }
   }
 
   /**

@@ -61,4 +61,4 @@ function sizeOfProperties(object, deep, look) {
   return 16 * keys.length + sampled(keys.length, (i) => Object.getOwnPropertyDescriptor(object, keys[i])?.value, deep, look);
 }
 
-module.exports = { sizesOf };
+module.exports = { countOfMap, countOfSet, sizesOf };

@@ -101,6 +101,11 @@ export class KernelClient {
     return this.frame('woken');
   }
 
+  describe(options = {}) {
+    this.send({ type: 'describe', ...options });
+    return this.frame('described');
+  }
+
   async stop() {
     this.child.kill('SIGKILL');
     await this.exited;
