@@ -244,11 +244,19 @@ func (s *Store) by(changes []change) func(who int) []change {
 	}
 }
 
-// isOfOthers reports whether code of the session cannot have made what is at a path now: it belongs to somebody else, and is neither
-// what was there, nor moved there.
+// isOfOthers reports whether no run can have made what is at a path now: it came behind the last one's end, or it belongs to somebody
+// else, and is neither what was there, nor moved there.
 func (s *Store) isOfOthers(c change, gone map[uint64]*entry) bool {
 	is := s.now[string(c.Path)]
-	if is == nil || is.User == s.user {
+	s.mu.Lock()
+	ended := s.ended
+	s.mu.Unlock()
+	switch {
+	case is == nil:
+		return false
+	case ended != 0 && is.Ctime > ended:
+		return true
+	case is.User == s.user:
 		return false
 	}
 	if c.Was != nil && c.Was.Inode == is.Inode && c.Was.kind() == is.kind() {

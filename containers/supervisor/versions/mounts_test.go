@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
@@ -103,6 +104,24 @@ func TestWhatRunsChangeInAMountedFolderIsUndone(t *testing.T) {
 			a.compare(after, "the undoing undone")
 		})
 	}
+}
+
+// A file that is written as soon as a run has its answer is not the run's, whoever writes it.
+func TestWhatIsWrittenBehindARunIsOfOthers(t *testing.T) {
+	a := newMounted(t)
+	a.ran(func() { a.write("work", "x") })
+	run := a.begun()
+	a.write(mounted+"/a", "run")
+	isHeld, seen := make(chan struct{}), make(chan struct{})
+	go a.store.do(func() { close(isHeld); <-seen }) // the look behind the run comes late
+	<-isHeld
+	a.store.End(run, limit)
+	artifacts.Settle(int(a.dir.Fd()))
+	a.write(mounted+"/f/b", "edited")
+	close(seen)
+	a.rest()
+	a.undo(run)
+	should.Equal(t, a.read(mounted+"/a")+" "+a.read(mounted+"/f/b"), "one edited")
 }
 
 // What others change between runs stays, whatever runs did to it before.

@@ -405,6 +405,7 @@ func (p *Plan) apply() Outcome {
 	if !s.perform(p.ops) {
 		return Outcome{}
 	}
+	s.markEnd()
 	number := s.number()
 	changes, complete := s.changes()
 	if complete {

@@ -66,6 +66,7 @@ type Store struct {
 	stop    bool          // the present look is given up, because a run has begun
 	running int
 	mark    int64 // when the first run began since the last look, by the clock that stamps files; 0: none did
+	ended   int64 // when the last run or restore ended, by that clock; 0: it is not known
 	begun   map[string]beginning
 	next    int                 // the number of the next version
 	blind   bool                // runs ended behind which the files were not looked at yet
@@ -227,6 +228,7 @@ func (s *Store) Begin(run string) {
 
 // End says that a run is over, and has what it changed copied. Free is how many bytes the work directory may take besides.
 func (s *Store) End(run string, free int64) {
+	s.markEnd()
 	s.mu.Lock()
 	b, known := s.begun[run]
 	if !known {
@@ -240,6 +242,16 @@ func (s *Store) End(run string, free int64) {
 	s.next++
 	s.mu.Unlock()
 	s.look(func() { s.capture(number, past{Run: run, Next: b.next, Exact: b.exact}) })
+}
+
+// markEnd notes that a run or a restore is over: what changes from now on in mounted folders is of others.
+func (s *Store) markEnd() {
+	mark, isKnown := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended = int64(mark); !isKnown {
+		s.ended = 0
+	}
 }
 
 // EndOther says that something else than a run is over that began as one does, such as a program of a client. What it changed counts as
