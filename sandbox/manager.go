@@ -109,6 +109,13 @@ func (m *Manager) Reconfigure(config Config) {
 	m.config.Store(&config)
 }
 
+// SetMounts sets the folders of this machine that sessions see which are opened from now on.
+func (m *Manager) SetMounts(mounts []engine.Mount) {
+	c := *m.conf()
+	c.Mounts = mounts
+	m.config.Store(&c)
+}
+
 // Watch sets a function that a goroutine of its own calls after a session of this server came into use or went. It replaces the
 // one of an earlier Watch.
 func (m *Manager) Watch(changed func()) { m.changed.Store(&changed) }

@@ -71,7 +71,8 @@ func (d *Deps) meet(ctx context.Context, tool string, p *params) (card func(*ren
 		goesOn := isRun && fields.Status == sandbox.Running // the answer with its result has it
 		first := client.met.tell(id, d.Manager.Named(id), !goesOn)
 		turned := !goesOn && d.Manager.TakeTurned(id)
-		if tool == "session_info" || !first && !turned && tool != "restore_session" { // the first has all of it
+		wentBack := tool == "restore_session" && p.given["checkpoint"] == nil
+		if tool == "session_info" || !first && !turned && !wentBack { // the first has all of it
 			return ""
 		}
 		return d.Manager.Holding(ctx, id).Card(map[bool]string{true: "; session_info lists them.", false: "."}[d.exists("session_info")])

@@ -76,6 +76,8 @@ type Deps struct {
 	Can Capabilities
 	// Local reports that the client is the owner's, on this machine: it may learn paths of it.
 	Local bool
+	// MountProject mounts the folder that the client of ctx's call works in, the first time. Nil: it is not mounted.
+	MountProject func(ctx context.Context)
 	// Images selects the form of images in answers; empty: the form that suits the client.
 	Images string
 	// StructuredContent puts the fields of a result into structuredContent as well.

@@ -69,6 +69,9 @@ func (d *Deps) lacksRoots(ctx context.Context, res *sandbox.Result) (lacks bool)
 	return lacks
 }
 
+// ProjectMount stands for the folder that a client works in, before it has told that.
+var ProjectMount = engine.Mount{Folder: "the folder that the client works in", Name: "project"}
+
 // mountsFor describes the folders of the user's machine for the owner whose client is on it, as instructions.
 func mountsFor(mounts []engine.Mount) string {
 	var folders []string

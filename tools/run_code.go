@@ -29,7 +29,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			d.ofImage(sandbox.Python, "IPython works (magics, !cmd, await).",
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 			describeNetwork(d.Network),
-			describeMounts(d.Manager.Config().Mounts),
+			describeMounts(d.mounts()),
 			d.packagesOf(sandbox.Python, "numpy, pandas, scikit-learn and more"),
 			describeToolServers(d.ToolServers, "from sandbox import tools"),
 		), "A cell."
@@ -40,7 +40,7 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 				" (Node.js), isolated; return output, value, new files.",
 			"Variables and files in /mnt/data stay.",
 			"Top-level await and import work.", describeNetwork(d.Network),
-			describeMounts(d.Manager.Config().Mounts),
+			describeMounts(d.mounts()),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
 			describeToolServers(d.ToolServers, "sandbox.tools"),
 		), "A cell."
@@ -49,13 +49,22 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 		return sentences(
 			"Run shell commands (bash), isolated; return output, exit code, new files.",
 			"Directory, variables, functions, jobs, files in /mnt/data stay.", describeNetwork(d.Network),
-			describeMounts(d.Manager.Config().Mounts),
+			describeMounts(d.mounts()),
 		), "A script."
 	},
 }
 
 // mountsNamed is how many folders of the user's machine a description names: it is short.
 const mountsNamed = 5
+
+// mounts are the folders of the user's machine that code may see.
+func (d *Deps) mounts() []engine.Mount {
+	mounts := d.Manager.Config().Mounts
+	if d.MountProject != nil {
+		mounts = append(mounts[:len(mounts):len(mounts)], ProjectMount)
+	}
+	return mounts
+}
 
 // describeMounts describes the folders of the user's machine, if there are some.
 func describeMounts(mounts []engine.Mount) string {

@@ -57,6 +57,7 @@ type mountFields struct {
 	Path     string `json:"path"`
 	Folder   string `json:"folder,omitempty"` // of the user's machine, for the owner there
 	Writable bool   `json:"writable"`
+	Undo     bool   `json:"undo,omitempty"`
 }
 
 type infoFields struct {
@@ -160,7 +161,7 @@ func (f infoFields) with(all map[sandbox.Language]map[string]string, installed m
 func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFields {
 	var mounts []mountFields
 	for _, m := range d.Manager.Config().Mounts {
-		f := mountFields{Path: engine.MountsDir + "/" + m.Name, Writable: m.Writable}
+		f := mountFields{Path: engine.MountsDir + "/" + m.Name, Writable: m.Writable, Undo: m.Undo}
 		if d.Local {
 			f.Folder = m.Folder
 		}

@@ -128,6 +128,9 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			p.given = nil // it was read before
 			a, err = d.resume(ctx, request, t.runs)
 		default:
+			if d.MountProject != nil {
+				d.MountProject(ctx)
+			}
 			a, err = t.handle(ctx, p)
 		}
 		var question *questionError

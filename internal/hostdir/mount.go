@@ -16,6 +16,7 @@ type Mount struct {
 	Folder   string // absolute, once it is checked
 	Name     string
 	Writable bool
+	Undo     bool // versions of its files are kept
 }
 
 // ParseMount reads FOLDER:NAME; without a name, the folder's own is meant.
@@ -30,7 +31,7 @@ func ParseMount(text string) (Mount, error) {
 		return m, errors.New("the name of a folder is empty")
 	case strings.ContainsFunc(text, unicode.IsControl):
 		return m, fmt.Errorf("%q has a control character, such as the end of a line; rename the folder", text)
-	case name == "ro" || name == "rw":
+	case name == "ro" || name == "rw" || name == "undo":
 		return m, fmt.Errorf("%s: write %s:NAME, with ,rw behind it where code may write", text, folder)
 	case !mountName.MatchString(name):
 		return m, fmt.Errorf("%s: %q cannot be the name: up to 64 letters, digits, '.', '-' and '_', the first a letter or a digit; write %s:NAME", text, name, folder)
@@ -55,6 +56,9 @@ func CheckMounts(mounts []Mount, home string, withheld []string) ([]Mount, error
 		if err == nil {
 			err = refuseMount(folder, home, withheld)
 		}
+		if err == nil && m.Undo && !m.Writable {
+			err = fmt.Errorf("%s: there is nothing to undo where code may not write; write %s:%s,rw,undo", m.Folder, m.Folder, m.Name)
+		}
 		for _, other := range checked {
 			switch {
 			case err != nil:
@@ -69,7 +73,8 @@ func CheckMounts(mounts []Mount, home string, withheld []string) ([]Mount, error
 			problems = append(problems, err)
 			continue
 		}
-		checked = append(checked, Mount{folder, m.Name, m.Writable})
+		m.Folder = folder
+		checked = append(checked, m)
 	}
 	return checked, errors.Join(problems...)
 }

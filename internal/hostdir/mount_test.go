@@ -33,6 +33,7 @@ func TestParseMount(t *testing.T) {
 		"/srv/data:.ssh": "cannot be the name",
 		"/srv/my data":   `"my data" cannot be the name`,
 		"/srv/data:ro":   "write /srv/data:NAME",
+		"/srv/data:undo": "write /srv/data:NAME",
 		"/":              "cannot be the name",
 		"/srv/a\nb:c":    "has a control character",
 	} {
@@ -112,6 +113,7 @@ func TestWhatIsMounted(t *testing.T) {
 		"one in the other":         {[]hostdir.Mount{folder("~/data", "a", false), folder("~/data/inner", "b", true)}, ""},
 		"one in a writable one":    {[]hostdir.Mount{folder("~/data", "a", true), folder("~/data/inner", "b", false)}, "one inside the other"},
 		"the outer one comes last": {[]hostdir.Mount{folder("~/data/inner", "a", false), folder("~/data", "b", true)}, "one inside the other"},
+		"undone, and read-only":    {[]hostdir.Mount{{Folder: "~/data", Name: "a", Undo: true}}, "write ~/data:a,rw,undo"},
 		"the same name":            {[]hostdir.Mount{folder("~/data", "a", false), folder("~/more", "a", false)}, "have the same name a"},
 	} {
 		t.Run(name, func(t *testing.T) {

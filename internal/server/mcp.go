@@ -46,6 +46,8 @@ func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) 
 	local, mounts := p.HTTP.Address == "" && p.tenant == "", config.Mounts
 	if !local {
 		mounts = nil
+	} else if p.Project != "" {
+		mounts = append(mounts[:len(mounts):len(mounts)], tools.ProjectMount)
 	}
 	m := server.NewMCPServer(self().Name, self().Version,
 		server.WithTitle(self().Title),
@@ -64,6 +66,9 @@ func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) 
 	deps := &own
 	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = box.Manager, config.Mask, box.databases, links, dirs, log
 	deps.Skills, deps.Local = loader, local
+	if local && p.Project != "" {
+		deps.MountProject = p.mountProject(box.Manager, log)
+	}
 	deps.Environments, deps.Store = environments(config, box.shared.engine), openStore(&p.ArtifactStore, p.tenant, p.HTTP.HeaderCredentials, p.Env.Lookup, log)
 	deps.Network, deps.NetworkLog, deps.Packages = way.proxy.Summary(), way.log, way.packages()
 	deps.ToolServers = way.toolServers()
@@ -81,6 +86,26 @@ func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) 
 	}
 	tools.Register(m, deps)
 	return m, deps
+}
+
+// mountProject returns a function that mounts the first root of a call's client that can be mounted, once a client tells its roots.
+func (p *Program) mountProject(m *sandbox.Manager, log *slog.Logger) func(context.Context) {
+	var once sync.Once
+	return func(ctx context.Context) {
+		if tells, again := rpc.TellsRoots(ctx); !tells || again {
+			return
+		}
+		once.Do(func() {
+			for _, root := range rpc.Roots(ctx) {
+				mounts, err := setting.ProjectMount(&p.Settings, root, p.engineKind() != nil)
+				if err == nil {
+					m.SetMounts(mounts)
+					return
+				}
+				log.Warn("the client's folder is not mounted", "folder", root, "error", err)
+			}
+		})
+	}
 }
 
 // forPersons returns the page's dependencies: calls that do not count in a model's figures, and for the owner all tools. The owner has

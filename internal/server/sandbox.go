@@ -158,6 +158,9 @@ func (p *Program) sandboxConfig(on engine.Engine, env map[string]string, log *sl
 	if p.KeepVariables == "on" {
 		config.FreezeBytes = config.VolumeBytes / 4
 	}
+	if p.Project != "" { // nothing is ready for a folder that is not known yet
+		config.Spares = 0
+	}
 	config.StateDir, config.Host = p.SessionDir(), p.HostLabel()
 	for _, name := range p.Prewarm {
 		language, _ := kernel.LanguageCalled(name) // the settings were checked

@@ -106,6 +106,7 @@ func declare(fs *pflag.FlagSet, groups []Group) {
 		}
 	}
 	fs.Lookup("prewarm").NoOptDefVal = prewarmAll
+	fs.Lookup("project").NoOptDefVal = "ro"
 }
 
 // loading is the reading of a command line's settings.

@@ -39,6 +39,7 @@ type Settings struct {
 	FetchURLs    bool
 	AllowHostDir []string
 	Mounts       mountList
+	Project      string // how the folder is mounted that a client works in: ro, rw or rw,undo; empty: it is not
 	Skills       []string
 
 	Network Network
@@ -84,6 +85,9 @@ func (s *Settings) validate(remote bool, lookup func(string) (string, bool)) err
 	found = append(found, s.Packages.check(), s.ToolServers.check(lookup))
 	_, err = EngineMounts(s, remote)
 	found.Wrong(err != nil, "--mount: %w", err)
+	found.Wrong(!slices.Contains([]string{"", "ro", "rw", "rw,undo"}, s.Project), "--project %q is none of ro, rw and rw,undo", s.Project)
+	found.Wrong(s.Project != "" && s.HTTP.Address != "", "--project has no effect with --http, whose clients are on other machines; name a folder with --mount")
+	found.Wrong(s.Project == "rw,undo" && s.Sandbox.UndoBytes <= 0, "--project=rw,undo: with --undo-limit 0 nothing is undone")
 	_, err = SkillPlaces(s.Skills, lookup)
 	found.Wrong(err != nil, "--skills: %w", err)
 	found = append(found, s.Links.check(s.HTTP.Address != ""))

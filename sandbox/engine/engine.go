@@ -101,6 +101,7 @@ type Mount struct {
 	Folder   string // absolute, with no link in its path
 	Name     string
 	Writable bool
+	Undo     bool // the supervisor keeps versions of its files
 }
 
 // MountsDir is the place of the host's folders in a container.

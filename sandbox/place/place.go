@@ -241,13 +241,13 @@ func (p *Place) settingsKey(languages []runs.Language, image engine.ImageInfo) s
 		return ""
 	}
 	c := p.Config
-	return engine.Key(p.record.Token, p.shape(languages, image), p.certificates, c.Env, c.VolumeFiles, c.UndoBytes, c.wireLimits(), p.Limits.Ends().IdleTimeout)
+	return engine.Key(p.record.Token, p.shape(languages, image), p.certificates, c.Env, c.VolumeFiles, c.UndoBytes, c.undoMounts(), c.wireLimits(), p.Limits.Ends().IdleTimeout)
 }
 
 // spareKey is settingsKey without the parts that a spare gets when it is bound to a session, and with those that matter before
 // there are variables.
 func (p *Place) spareKey(languages []runs.Language, image engine.ImageInfo) string {
-	return engine.Key(p.shape(languages, image), p.Config.VolumeFiles, p.Config.UndoBytes, p.Config.wireLimits(), p.Config.preload(languages))
+	return engine.Key(p.shape(languages, image), p.Config.VolumeFiles, p.Config.UndoBytes, p.Config.undoMounts(), p.Config.wireLimits(), p.Config.preload(languages))
 }
 
 // shape lists the settings of a container, whichever interpreter starts first.
@@ -391,7 +391,7 @@ func (p *Place) first(languages []runs.Language, first runs.Language, warm bool)
 		IdleSeconds: int64(p.Limits.Ends().IdleTimeout.Seconds()), OnEOF: onEOF, Token: p.token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
-		VolumeBytes: p.Config.VolumeBytes, VolumeFiles: p.Config.VolumeFiles, UndoBytes: p.Config.UndoBytes,
+		VolumeBytes: p.Config.VolumeBytes, VolumeFiles: p.Config.VolumeFiles, UndoBytes: p.Config.UndoBytes, UndoMounts: p.Config.undoMounts(),
 	}
 }
 
@@ -422,6 +422,9 @@ func (p *Place) Start(o Opening) (c *kernel.Container, key string, err error) {
 			p.Supply.Images.forget(setting.Image) // looking for it starts a stopped machine of the engine
 		}
 		return nil, "", Fault(p.Config.Engine, err, o.First, setting)
+	}
+	if err := p.Config.checkMounts(); err != nil {
+		return failed(err)
 	}
 	if err := p.makeRoom(ctx, name, o.MayBeThere || slices.Contains(p.asked, name)); err != nil {
 		return failed(err)

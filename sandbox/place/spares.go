@@ -242,6 +242,9 @@ func (sp *spare) start(languages []runs.Language, first runs.Language, setting K
 	if err != nil {
 		return nil, "", err
 	}
+	if err := sp.Config.checkMounts(); err != nil {
+		return nil, "", err
+	}
 	leave, err := sp.Supply.Starts.Take(sp.Ctx, SparePrefix)
 	if err != nil {
 		return nil, "", err

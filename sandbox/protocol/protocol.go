@@ -57,6 +57,8 @@ type Init struct {
 	FreezeSeconds int   `json:"freeze_seconds"`
 	// UndoBytes bounds the versions of files; 0: none are kept.
 	UndoBytes int64 `json:"undo_bytes"`
+	// UndoMounts are the folders below the work directory that are mounted, and whose files have versions too.
+	UndoMounts []string `json:"undo_mounts,omitempty"`
 	// Twins is the number of restorable copies of a kernel, and TwinBytes bounds them together.
 	Twins     int   `json:"twins"`
 	TwinBytes int64 `json:"twin_bytes"`

@@ -93,8 +93,8 @@ func pod(args []string) error {
 		_, err := strconv.ParseUint(args[1], 10, 64)
 		switch {
 		case args[0] == "--now": // the files may be code
-			entries, err := os.ReadDir(args[1])
-			now = err == nil && len(entries) == 0
+			names, err := tree.Names(args[1])
+			now = err == nil && len(names) == 0
 		case args[0] == "--clean":
 			k.clean = append(k.clean, args[1])
 		case isLimit && err == nil:

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/door"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
 	"golang.org/x/sys/unix"
 )
 
@@ -153,26 +154,32 @@ func copyPrograms(args []string) error {
 	if err := unix.Stat(from, &root); err != nil {
 		return err
 	}
-	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
+	return copyTree(from, filepath.Clean(to), root.Dev)
+}
+
+func copyTree(from, to string, device uint64) error {
+	names, err := tree.Names(from)
+	if err == nil {
+		err = os.MkdirAll(to, 0o755)
+	}
+	for _, name := range names {
+		path, into := filepath.Join(from, name), filepath.Join(to, name)
 		var s unix.Stat_t
-		if err := unix.Lstat(path, &s); err != nil {
+		if err == nil {
+			err = unix.Lstat(path, &s)
+		}
+		switch kind := s.Mode & unix.S_IFMT; {
+		case err != nil:
 			return err
+		case s.Dev != device || path == to:
+		case kind == unix.S_IFDIR:
+			err = copyTree(path, into, device)
+		case kind == unix.S_IFREG:
+			others := fs.FileMode(s.Mode & 7)
+			err = copyFile(path, into, others<<6|others<<3|others) // nor may the owner read it, where that is the session's user
 		}
-		into := filepath.Join(to, strings.TrimPrefix(path, from))
-		switch {
-		case entry.IsDir() && (s.Dev != root.Dev || path == filepath.Clean(to)):
-			return fs.SkipDir
-		case entry.IsDir():
-			return os.MkdirAll(into, 0o755)
-		case s.Dev != root.Dev || !entry.Type().IsRegular():
-			return nil
-		}
-		others := fs.FileMode(s.Mode & 7)
-		return copyFile(path, into, others<<6|others<<3|others) // nor may the owner read it, where that is the session's user
-	})
+	}
+	return err
 }
 
 func copyFile(from, to string, mode fs.FileMode) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bounds"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/loop"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -129,24 +130,25 @@ func (r *record) drawWritten(began time.Time, last map[string]time.Time) map[str
 	if !browser.Exists() {
 		return nil
 	}
-	entries, err := os.ReadDir(r.settings.WorkDir + "/output")
+	folder := r.settings.WorkDir + "/output/"
+	names, err := tree.Names(folder)
 	if err != nil {
 		return nil
 	}
 	left, now := mostWritten, map[string]time.Time{}
-	for _, e := range entries {
-		if !isPage(e.Name()) {
+	for _, name := range names {
+		if !isPage(name) {
 			continue
 		}
-		info, err := e.Info()
+		info, err := os.Lstat(folder + name)
 		if err != nil || !info.Mode().IsRegular() || info.ModTime().Before(began.Add(-mtimeSlack)) {
 			continue
 		}
-		now[e.Name()] = info.ModTime()
-		if info.ModTime().Before(began) && last[e.Name()].Equal(info.ModTime()) {
+		now[name] = info.ModTime()
+		if info.ModTime().Before(began) && last[name].Equal(info.ModTime()) {
 			continue
 		}
-		path := bounds.Path("output/" + e.Name())
+		path := bounds.Path("output/" + name)
 		if path == "" || slices.ContainsFunc(r.displays, func(d shown) bool { return d.path == path }) {
 			continue
 		}

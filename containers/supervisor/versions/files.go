@@ -38,6 +38,7 @@ const (
 // files is the work directory as it was behind the last run.
 type files struct {
 	dir       int // a descriptor
+	mounts    []*mount
 	now       map[string]*entry
 	dirty     map[string]bool // paths whose entries the log does not have
 	round     int             // of looking
@@ -60,12 +61,14 @@ type entry struct {
 	Why    string `json:"w,omitempty"` // there is none
 	Inode  uint64 `json:"n"`
 	Ctime  int64  `json:"c"`
+	User   uint32 `json:"u,omitempty"` // whose it is, in a mounted folder
 
 	path   string
 	data   int64  // bytes on the disk
 	hidden bool   // nothing that a person sees
 	likely string // the copy of what was at the path, where that looks the same
 	round  int    // when it was seen last
+	heard  bool   // a folder of a mounted one, whose changes are noticed
 }
 
 func (e *entry) kind() uint32 { return e.Mode & unix.S_IFMT }
@@ -116,20 +119,26 @@ func (f *files) set(path string, e *entry) change {
 
 // look is one way through the files.
 type look struct {
-	f      *files
-	path   []byte
-	found  []*entry // what is new
-	locked []*entry // folders that were unlocked to be seen
-	bytes  int      // of all paths
+	f       *files
+	mount   *mount // nil: the work directory
+	path    []byte
+	found   []*entry // what is new
+	locked  []*entry // folders that were unlocked to be seen
+	bytes   int      // of all paths
+	entries int
 }
 
 func (l *look) visit(dir *tree.Dir, name []byte, kind byte) bool {
-	l.path = append(l.path[:0], dir.Path...)
+	l.entries++
+	l.path = l.path[:0]
+	if l.mount != nil {
+		l.path = append(append(l.path, l.mount.path...), '/')
+	}
 	if dir.Path != "" {
-		l.path = append(l.path, '/')
+		l.path = append(append(l.path, dir.Path...), '/')
 	}
 	l.path = append(l.path, name...)
-	if dir.Depth == 0 && isOurs(string(l.path)) || len(l.path) >= unix.PathMax { // longer ones are in no list of files
+	if dir.Depth == 0 && isOurs(string(l.path)) || len(l.path) >= unix.PathMax || l.mount == nil && dir.Depth == 1 && l.f.isMount(string(l.path)) { // longer ones are in no list of files
 		return false
 	}
 	if l.bytes += len(l.path); l.bytes > mostPathBytes {
@@ -144,10 +153,17 @@ func (l *look) visit(dir *tree.Dir, name []byte, kind byte) bool {
 		if e = newEntry(string(l.path), &s); e.kind() == unix.S_IFLNK {
 			e.Target = target(dir.FD, string(name))
 		}
+		if l.mount != nil {
+			e.User = s.Uid
+		}
 		l.found = append(l.found, e)
 	}
 	e.round = l.f.round
 	isFolder := e.kind() == unix.S_IFDIR
+	if isFolder && l.mount != nil && !e.heard {
+		l.mount.follow(dir.FD, string(name))
+		e.heard = true
+	}
 	if isFolder && e.Mode&0o500 != 0o500 {
 		l.locked = append(l.locked, e)
 	}
@@ -206,7 +222,10 @@ func (f *files) notePath(path string, itself bool) (brought []change) {
 }
 
 // openPlace opens a path with O_PATH, so that no FIFO blocks and no device acts.
-func (f *files) openPlace(path string) (int, error) { return openBelow(f.dir, path, unix.O_PATH) }
+func (f *files) openPlace(path string) (int, error) {
+	dir, rest := f.at(path)
+	return openBelow(dir, rest, unix.O_PATH)
+}
 
 // withRights calls a function, and once more with the rights to the folders above a path if it lacked them.
 func (f *files) withRights(path string, do func() error) error {

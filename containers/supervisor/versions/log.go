@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,7 +26,9 @@ type record struct {
 	Next     int        `json:"next"`
 	Now      []change   `json:"now,omitempty"` // what is there now; nothing: it is gone
 	Versions []*version `json:"versions,omitempty"`
-	Pins     []Pin      `json:"pins,omitempty"` // all that there are
+	// Mounts are the mounted folders by their paths, which a later process may not have any more.
+	Mounts map[string]uint64 `json:"mounts,omitempty"`
+	Pins   []Pin             `json:"pins,omitempty"` // all that there are
 }
 
 // finish writes down what was kept, and describes it.
@@ -64,6 +67,12 @@ func (s *Store) rewriteLog() {
 func (s *Store) write(r record, how int) {
 	s.logged, s.repinned = len(s.versions), false
 	clear(s.dirty)
+	for _, m := range s.mounts {
+		if r.Mounts == nil {
+			r.Mounts = map[string]uint64{}
+		}
+		r.Mounts[m.path] = m.inode
+	}
 	line, err := json.Marshal(r)
 	if err != nil || s.copies.folder < 0 {
 		return
@@ -130,7 +139,7 @@ func (s *Store) load() {
 	if len(s.pending) == 0 {
 		// After an import all inodes are new.
 		changes = slices.DeleteFunc(changes, func(c change) bool { return c.Was.looksLike(s.now[string(c.Path)]) })
-		if len(changes) > 0 && len(s.versions)+len(s.pins) > 0 { // of a run that the container did not outlive: going back before an earlier one undoes it too
+		if len(s.by(changes)(runs)) > 0 && len(s.versions)+len(s.pins) > 0 { // of a run that the container did not outlive: going back before an earlier one undoes it too
 			s.pending = []past{{Next: s.upcoming(), Back: true}}
 		}
 	}
@@ -145,7 +154,7 @@ func (s *Store) replay(line []byte) error {
 		return err
 	}
 	for _, c := range r.Now {
-		if path := string(c.Path); isPath(path) && len(s.now) < mostEntries {
+		if path := string(c.Path); s.isKnown(path, r.Mounts) && len(s.now) < mostEntries*(1+len(s.mounts)) {
 			s.set(path, c.adopt())
 		}
 	}
@@ -160,7 +169,7 @@ func (s *Store) replay(line []byte) error {
 		}
 		kept := v.Before[:0]
 		for _, c := range v.Before {
-			if isPath(string(c.Path)) {
+			if s.isKnown(string(c.Path), r.Mounts) {
 				c.adopt()
 				kept = append(kept, c)
 			}
@@ -180,6 +189,16 @@ func (s *Store) replay(line []byte) error {
 	s.adoptPins(r.Pins)
 	s.shed(max(0, len(s.versions)-mostPast))
 	return nil
+}
+
+// isKnown reports whether a path may be one of the session's files. What was in a folder that is not mounted any more is none.
+func (f *files) isKnown(path string, mounted map[string]uint64) bool {
+	for at, inode := range mounted {
+		if m := f.mountOf(path); strings.HasPrefix(path, at+"/") && (m == nil || m.inode != inode) {
+			return false
+		}
+	}
+	return isPath(path)
 }
 
 // adopt completes an entry that was read.

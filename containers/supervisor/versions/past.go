@@ -257,7 +257,8 @@ func (s *Store) Rewritten(each func(path string, was, is *os.File)) {
 			if same, err := s.openFile(e); err == nil {
 				_ = same.Close()
 			} else if was, err := s.copies.read(e.ID, e.Size); err == nil {
-				if fd, err := openBelow(s.dir, path, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
+				dir, rest := s.at(path)
+				if fd, err := openBelow(dir, rest, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
 					is := os.NewFile(uintptr(fd), path)
 					each(path, was, is)
 					_ = is.Close()

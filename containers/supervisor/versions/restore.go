@@ -64,6 +64,7 @@ type op struct {
 	Mode  uint32 `json:"m,omitempty"` // with the kind
 	Mtime int64  `json:"t,omitempty"`
 	Inode uint64 `json:"n,omitempty"` // of what is written
+	At    *entry `json:"a,omitempty"` // the file or link of a mounted folder that it changes
 }
 
 // isContent reports whether the step puts content at its place.
@@ -99,9 +100,11 @@ func (s *Store) rest() error {
 	busy := s.running > 0
 	s.stop = false
 	s.mu.Unlock()
-	switch {
-	case busy:
+	if busy {
 		return ErrBusy
+	}
+	s.lookOwed(nil)
+	switch {
 	case !s.rebase():
 		return ErrUnseen
 	case s.copies.folder < 0:
@@ -143,7 +146,11 @@ func (s *Store) prepare(id, run string, free int64, open []uint64) (*Plan, error
 func (p *Plan) order() {
 	steps, written := map[string][]op{}, map[uint64]*entry{}
 	add := func(do, path string, e *entry) {
-		steps[do] = append(steps[do], op{Do: do, Path: []byte(path), Mode: e.Mode, Mtime: e.Mtime})
+		o := op{Do: do, Path: []byte(path), Mode: e.Mode, Mtime: e.Mtime}
+		if is := p.s.now[path]; p.s.mountOf(path) != nil && isContent(is) && e.kind() != unix.S_IFDIR {
+			o.At = is
+		}
+		steps[do] = append(steps[do], o)
 	}
 	touched := map[string]bool{}
 	var paths []string
@@ -155,7 +162,8 @@ func (p *Plan) order() {
 		if p.isBelowLeft(path) || is == was || is != nil && was != nil && is.isLike(was) {
 			continue
 		}
-		if why := p.whyLeft(is, was); why != "" {
+		m := p.s.mountOf(path)
+		if why := p.whyLeft(m, is, was); why != "" {
 			p.left[path] = why
 			continue
 		}
@@ -175,10 +183,10 @@ func (p *Plan) order() {
 				add(opFolder, path, was)
 			}
 			add(opSet, path, was)
-		case is != nil && is.kind() == was.kind() && is.ID == was.ID && string(is.Target) == string(was.Target):
+		case is != nil && is.kind() == was.kind() && (m == nil || is.User == p.s.user) && is.ID == was.ID && string(is.Target) == string(was.Target):
 			add(opSet, path, was)
 			p.puts[path] = put{is.Inode, is.ID}
-		case is == nil || is.kind() != was.kind() || !slices.Contains(p.open, is.Inode):
+		case m != nil || is == nil || is.kind() != was.kind() || !slices.Contains(p.open, is.Inode):
 			add(opPut, path, was)
 		case written[is.Inode] == nil:
 			written[is.Inode] = was
@@ -193,17 +201,21 @@ func (p *Plan) order() {
 	p.keepFolders(touched, add)
 	for _, do := range []string{opUnlock, opRemove, opFolder, opPut, opWrite, opSet} {
 		list := steps[do]
-		sort.Slice(list, func(i, j int) bool { return string(list[i].Path) < string(list[j].Path) })
-		if do == opRemove || do == opSet { // what is in a folder comes before it
-			slices.Reverse(list)
-		}
+		sort.Slice(list, func(i, j int) bool {
+			if do == opRemove || do == opSet { // what is in a folder comes before it
+				i, j = j, i
+			}
+			return string(list[i].Path) < string(list[j].Path)
+		})
 		p.ops = append(p.ops, list...)
 	}
 }
 
 // whyLeft says why a path stays as it is.
-func (p *Plan) whyLeft(is, was *entry) string {
+func (p *Plan) whyLeft(m *mount, is, was *entry) string {
 	switch {
+	case m != nil && m.why != "":
+		return m.why
 	case was != nil && was.kind() == unix.S_IFREG && was.ID == "":
 		if was.Why == "" {
 			return whyChanged
@@ -255,14 +267,24 @@ func (p *Plan) keepFolders(touched map[string]bool, add func(do, path string, e 
 
 // checkRoom refuses what would not fit beside the files that stay, or on the disk.
 func (p *Plan) checkRoom(free int64) error {
-	var need, goes int64
+	var need, goes, there int64
 	for _, o := range p.ops {
 		is, was := p.s.now[string(o.Path)], p.wants[string(o.Path)]
+		m := p.s.mountOf(string(o.Path))
 		if o.isContent() {
 			need += p.s.copies.sizes[was.ID]
 		}
-		if is != nil && (o.isContent() || o.Do == opRemove) {
+		if o.isContent() && m != nil {
+			there += p.s.copies.sizes[was.ID]
+		}
+		if is != nil && m == nil && (o.isContent() || o.Do == opRemove) {
 			goes += is.data
+		}
+	}
+	for _, m := range p.s.mounts {
+		var disk unix.Statfs_t
+		if there > 0 && unix.Fstatfs(m.dir, &disk) == nil && there > int64(disk.Bavail)*disk.Bsize {
+			return &FullError{there, int64(disk.Bavail) * disk.Bsize}
 		}
 	}
 	if disk := p.s.copies.diskRoom(); need > 0 && need > min(free+goes, disk) {
@@ -290,6 +312,9 @@ func (p *Plan) fill() error {
 			case err != nil:
 				p.left[path] = "its copy cannot be read: " + err.Error()
 				continue
+			}
+			if p.s.mountOf(path) != nil { // what is there in the end is a copy of that
+				inode = 0
 			}
 			p.puts[path] = put{cmp.Or(o.Inode, inode), p.wants[path].ID}
 		}
@@ -384,7 +409,7 @@ func (p *Plan) apply() Outcome {
 	changes, complete := s.changes()
 	if complete {
 		for path, put := range p.puts {
-			if e := s.now[path]; e != nil && e.ID == "" && e.Inode == put.inode && e.Mtime == p.wants[path].Mtime && e.Size == p.wants[path].Size {
+			if e := s.now[path]; e != nil && e.ID == "" && (e.Inode == put.inode || put.inode == 0 && e.User == s.user) && e.Mtime == p.wants[path].Mtime && e.Size == p.wants[path].Size {
 				e.ID = put.id
 			}
 		}
@@ -482,12 +507,24 @@ func (s *Store) perform(ops []op) bool {
 }
 
 func (s *Store) step(o op) {
-	parent, name, err := openParent(s.dir, string(o.Path))
+	dir, rest := s.at(string(o.Path))
+	parent, name, err := openParent(dir, rest)
 	if err != nil {
 		return
 	}
 	defer func() { _ = unix.Close(parent) }()
 	isFolder := o.Mode&unix.S_IFMT == unix.S_IFDIR
+	isMounted := dir != s.dir
+	switch {
+	case isMounted && o.Do == opRemove && !isFolder:
+		s.takeAway(parent, name, o)
+		return
+	case isMounted && o.Do == opPut:
+		s.bringIn(parent, name, o)
+		return
+	case isMounted && o.Do == opSet && o.At != nil && !isAt(parent, name, o.At):
+		return
+	}
 	switch o.Do {
 	case opUnlock:
 		_ = s.setMode(string(o.Path), o.Mode|0o700)

@@ -5,22 +5,21 @@
 //
 // The copies are in the folder versions of the session's state, which is best out of the work directory, where programs would find
 // them. The session's code runs as the same user and may change them, and every path, at any moment: it reaches its own files by that
-// and nothing else. No link is followed, nothing but regular files is opened, no mount is entered.
+// and nothing else. No link is followed, nothing but regular files is opened, no mount is entered but those that Open is given.
 //
 // Call [Open] once, then [Store.Begin] and [Store.End] around each run, and [Store.Prepare] and [Plan.Apply] to go back.
 // [Store.List], [Store.Read] and [Store.Of] show earlier states.
 package versions
 
 import (
-	"bytes"
 	"cmp"
+	"os"
 	"slices"
 	"sort"
 	"strings"
 	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
 	"golang.org/x/sys/unix"
 )
 
@@ -72,7 +71,9 @@ type Store struct {
 	blind   bool                // runs ended behind which the files were not looked at yet
 	crash   func(step int) bool // for tests: whether a restore ends before a step
 	drop    bool                // everything is to be dropped
+	owed    bool                // mounted folders that told of no change are to be looked at all the same
 	free    int64               // bytes that the work directory may still take
+	user    uint32              // as whom the session's code runs
 	lost    []string            // pins that were dropped, untold
 	hasPins bool                // as was told last
 
@@ -117,13 +118,15 @@ type version struct {
 
 // Open returns the store of the work directory dir, a descriptor that stays the caller's and open, in the folder at the path state. It
 // goes on with a restore that was cut short, and looks at the files. Limit is how many bytes the copies may take together. Changed is called by another
-// goroutine when the description of the store has changed.
-func Open(dir int, state string, limit int64, changed func(Info)) *Store {
+// goroutine when the description of the store has changed. Mounts are paths in the directory at which folders of the machine are mounted:
+// their files have versions too.
+func Open(dir int, state string, limit int64, changed func(Info), mounts ...string) *Store {
 	s := &Store{
 		limit: limit, changed: changed, clock: artifacts.NewClock(dir), begun: map[string]beginning{},
 		files: files{dir: dir, now: map[string]*entry{}, dirty: map[string]bool{}}, free: limit, copies: copies{work: dir, state: state, folder: -1},
 	}
-	s.more.L = &s.mu
+	s.more.L, s.user = &s.mu, uint32(os.Geteuid())
+	s.openMounts(mounts)
 	s.look(func() { s.load(); s.seen() })
 	go s.work()
 	if unix.Faccessat(unix.AT_FDCWD, state+"/"+folder+"/"+journalName, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
@@ -159,7 +162,7 @@ func (s *Store) do(f func()) {
 func (s *Store) work() {
 	for {
 		s.mu.Lock()
-		for len(s.queue) == 0 && len(s.todo) == 0 && !s.drop {
+		for len(s.queue) == 0 && len(s.todo) == 0 && !s.drop && (!s.owed || s.running > 0) {
 			s.more.Wait()
 		}
 		var f func()
@@ -173,8 +176,10 @@ func (s *Store) work() {
 			s.dropAll()
 		case f != nil:
 			f()
-		default:
+		case len(s.todo) > 0:
 			s.keepTodo()
+		default:
+			s.lookOwed(s.isFree)
 		}
 		if len(s.todo) == 0 {
 			s.settle()
@@ -292,28 +297,42 @@ func (s *Store) seen() {
 
 // changes looks at all files, and returns what was at the paths where something else is now. Complete is false, and nothing is
 // changed, if a run began or not everything was seen.
-func (s *Store) changes() (before []change, complete bool) {
+func (s *Store) changes() (before []change, complete bool) { return s.changesIn(true) }
+
+// changesIn looks at the mounted folders, and at the work directory if asked. A mounted folder that is not seen has no changes.
+func (s *Store) changesIn(work bool) (before []change, complete bool) {
 	s.mu.Lock()
 	s.mark = 0
 	s.mu.Unlock()
 	s.round++
-	l := look{f: &s.files}
-	walk := tree.Walk{Visit: l.visit, Unlock: true, MaxDepth: maxDepth, MaxEntries: mostEntries, Pause: func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return !s.stop
-	}}
-	complete, err := walk.Run(s.dir)
-	l.lockAgain()
-	s.unseen = err != nil || !complete || l.bytes > mostPathBytes
-	if s.unseen {
+	var found []*entry
+	if work {
+		l, complete := s.see(nil, s.goesOn)
+		if s.unseen = !complete; s.unseen {
+			return nil, false
+		}
+		found = l.found
+	}
+	for _, m := range s.mounts {
+		if m.skipped = m.why == "" && !m.mayHaveChanged(); m.skipped {
+			continue
+		}
+		if l, complete := s.see(m, s.goesOn); complete {
+			found = append(found, l.found...)
+		}
+	}
+	if len(s.mounts) > 0 && !s.goesOn() {
+		s.unseen = true
 		return nil, false
 	}
-	for _, e := range l.found {
+	for _, e := range found {
 		before = append(before, s.set(e.path, e))
 	}
 	for path, e := range s.now {
-		if e.round != s.round {
+		if e.round == s.round {
+			continue
+		}
+		if m := s.mountOf(path); m == nil && work || m != nil && m.why == "" && !m.skipped {
 			before = append(before, s.set(path, nil))
 		}
 	}
@@ -339,6 +358,11 @@ func (s *Store) note(paths []string) {
 func (s *Store) capture(number int, run past) {
 	s.pending = append(s.pending, run)
 	changes, complete := s.changes()
+	s.mu.Lock()
+	for _, m := range s.mounts {
+		s.owed = s.owed || complete && m.skipped
+	}
+	s.mu.Unlock()
 	if complete {
 		s.addVersion(number, changes)
 	}
@@ -369,10 +393,13 @@ func (s *Store) GiveUp() {
 	})
 }
 
-// addVersion ends the pending runs.
+// addVersion ends the pending runs. What others changed beside them is in the version too, so that going back names it.
 func (s *Store) addVersion(number int, changes []change) {
-	s.push(&version{number, s.pending, changes, s.did(changes)})
+	by := s.by(changes)
+	others := by(beside | between)
+	s.push(&version{number, s.pending, by(runs | beside), s.did(by(runs))})
 	s.pending = nil
+	s.bring(others)
 }
 
 func (s *Store) push(v *version) {
@@ -392,9 +419,12 @@ func (s *Store) bring(changes []change) {
 		s.push(&version{Number: s.number()})
 		last++
 	}
-	v := s.versions[last]
+	v, has := s.versions[last], map[string]bool{}
+	for _, c := range v.Before {
+		has[string(c.Path)] = true
+	}
 	for _, c := range changes {
-		if !slices.ContainsFunc(v.Before, func(o change) bool { return bytes.Equal(o.Path, c.Path) }) {
+		if !has[string(c.Path)] {
 			v.Before = append(v.Before, c)
 		}
 	}
@@ -410,8 +440,11 @@ func (s *Store) rebase() bool {
 
 // follow makes a version of the changes of pending runs.
 func (s *Store) follow(changes []change, complete bool) {
-	if complete && len(s.pending) > 0 {
+	switch {
+	case complete && len(s.pending) > 0:
 		s.addVersion(s.number(), changes)
+	case complete:
+		s.bring(s.by(changes)(between))
 	}
 	s.followUp(complete)
 }
@@ -436,6 +469,7 @@ func (s *Store) prune() {
 			break
 		}
 	}
+	hasShed := old > 0
 	for old = s.shed(old); old > 0; old = s.shed(old) {
 		changes = 0
 		for _, v := range s.versions[:old] {
@@ -446,7 +480,9 @@ func (s *Store) prune() {
 		}
 		s.dropPin()
 	}
-	s.gather()
+	if hasShed || s.repinned || len(s.dirty) > 0 { // else every copy is needed as before
+		s.gather()
+	}
 }
 
 // gather removes the copies that no version needs.
@@ -546,6 +582,11 @@ func (s *Store) unkept() ([]Named, int) {
 			list = append(list, Named{e.path, e.Why})
 		}
 	}
+	for _, m := range s.mounts {
+		if m.why != "" {
+			list = append(list, Named{m.path, m.why})
+		}
+	}
 	return firstOf(list)
 }
 
@@ -575,7 +616,7 @@ func (s *Store) plan() {
 		}
 		return cmp.Or(cmp.Compare(a.Size, b.Size), strings.Compare(a.path, b.path)) < 0
 	})
-	for len(s.todo) > mostFiles {
+	for len(s.todo) > mostFiles+len(s.mounts)*mostEntries {
 		last := len(s.todo) - 1
 		s.todo[last].Why = whyMany
 		s.todo = s.todo[:last]

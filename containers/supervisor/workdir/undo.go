@@ -33,6 +33,7 @@ type Undo struct {
 	placing  sync.RWMutex // held by a restore: no file is brought to its place meanwhile
 	told     []byte
 	awaited  <-chan struct{} // until the files behind the last run are copied
+	caughtUp bool            // with what others changed in mounted folders before the next run
 	named    []string        // Files without a copy that an answer has named
 	pinned   func(pins []versions.Pin, upcoming int)
 }
@@ -71,7 +72,7 @@ func (u *Undo) Open(w *Dir) {
 		default:
 		}
 		infos <- info
-	})
+	}, u.settings.UndoMounts...)
 }
 
 // Tell sends the runs that can be undone if they changed, or always if again is set.
@@ -113,6 +114,10 @@ func (u *Undo) IsLooking() bool {
 	if u.store == nil {
 		return false
 	}
+	if !u.caughtUp {
+		u.caughtUp = true
+		u.store.CatchUp()
+	}
 	settled := u.store.Settled()
 	select {
 	case <-settled:
@@ -132,6 +137,7 @@ func (u *Undo) IsLooking() bool {
 // Begin notes that a run or a program begins.
 func (u *Undo) Begin(run string) {
 	if u.store != nil {
+		u.caughtUp = false
 		u.store.Begin(run)
 	}
 }

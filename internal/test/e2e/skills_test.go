@@ -161,3 +161,62 @@ func TestPathsOfTheUsersMachine(t *testing.T) {
 		t.Errorf("over HTTP: %s", said)
 	}
 }
+
+// What runs change in a folder of the host is undone, and what the user changes there meanwhile stays.
+func TestAFolderOfTheHostGoesBack(t *testing.T) {
+	t.Parallel()
+	out := sharedFolder(t)
+	file := func(name string) string { return filepath.Join(out, name) }
+	must.OK(t, os.WriteFile(file("notes.txt"), []byte("the user's"), 0o600))
+	must.OK(t, os.Chmod(file("notes.txt"), 0o644))
+	read := func(name string) string {
+		text, err := os.ReadFile(file(name))
+		if err != nil {
+			return "nothing"
+		}
+		return string(text[:min(len(text), 10)])
+	}
+	s := start(t, setup{args: []string{"--mount", out + ":out,rw,undo"}})
+	const id, other = "e2e-mounted", "e2e-mounted-other"
+	s.complete(python, object{"session_id": id, "code": "1"})
+	s.complete(python, object{"session_id": id, "code": `
+import os
+os.chdir('mounts/out')
+open('small.csv', 'w').write('by code')
+open('notes.txt.new', 'w').write('by code')
+os.rename('notes.txt.new', 'notes.txt')
+os.remove('big.bin')
+open('made.txt', 'w').write('by code')
+os.chdir('/mnt/data')`})
+	run := s.complete(python, object{"session_id": id, "code": "open('mounts/out/later.txt', 'w').write('by code')"}).Meta.Run.RunID
+	s.call("run_bash", object{"session_id": other, "code": "echo other > mounts/out/shared.txt"}) // to this session, the user's machine
+	must.OK(t, os.WriteFile(file("notes.txt"), []byte("edited"), 0o600))
+	must.OK(t, os.WriteFile(file("mine.txt"), []byte("mine"), 0o600))
+
+	s.call("restore_session", object{"session_id": id, "steps": 2, "variables": false}).wantText(t, "2 files restored, 2 removed", "mounts/out/notes.txt")
+	for name, want := range map[string]string{
+		"small.csv": "a,b\na,b\na,", "big.bin": "a,b\na,b\na,", "made.txt": "nothing", "later.txt": "nothing",
+		"notes.txt": "edited", "mine.txt": "mine", "shared.txt": "other\n",
+	} {
+		should.Equal(t, read(name), want, "%s", name)
+	}
+	info := must.Get(os.Stat(file("small.csv")))(t)
+	should.Equal(t, info.Mode().Perm(), os.FileMode(0o666), "the rights")
+	s.call("session_info", object{"session_id": id}).wantText(t, `"undo":true`)
+	s.call("read_artifact", object{"session_id": id, "path": "mounts/out/later.txt@" + run}).wantText(t, "not_found")
+
+	small := start(t, setup{args: []string{"--mount", out + ":out,rw,undo", "--undo-limit", "1m"}})
+	small.call(python, object{"code": "1"}).wantText(t, "quota_exceeded", "mounts/out there is more than the 1.0 MiB of --undo-limit", "raise that, mount a smaller folder, or leave ,undo out")
+}
+
+// The folder that a client works in is mounted once it names one, and only to be read.
+func TestTheClientsFolderIsMounted(t *testing.T) {
+	t.Parallel()
+	folder := sharedFolder(t)
+	s := start(t, setup{silent: true, args: []string{"--project"}})
+	s.request("initialize", object{"protocolVersion": string(legacy), "capabilities": object{"roots": object{}}, "clientInfo": object{"name": "e2e", "version": "1"}})
+	s.notify("notifications/initialized", nil)
+	r := s.beginCall(python, object{"code": "print(open('mounts/project/small.csv').readline())\nopen('mounts/project/new', 'w')"})
+	s.send(object{"jsonrpc": "2.0", "id": s.asked("roots/list", 1).ID, "result": object{"roots": []object{{"uri": "file:///etc"}, {"uri": "file://" + folder}}}})
+	r.result().wantText(t, "a,b", "Read-only file system")
+}
