@@ -166,6 +166,15 @@ bench: deps-test build
 	$(BIN) setup
 	go run ./internal/test/bench --server $(BIN)
 
+# Thirty analyses of forty turns over data that packages ship, with rollbacks, checkpoints, copies, killed kernels and servers, and sleep: each
+# state is compared with that of the same turns run straight through. Then faults are planted, and each has to be found. ANALYSES names some.
+STATES = PATH="$(CURDIR)/$(UV)/bin:$$PATH" python3 internal/test/states/states.py $(BIN)
+.PHONY: bench-states
+bench-states: deps-test build $(UV)/bin/uv
+	$(BIN) setup
+	$(STATES) $(ANALYSES)
+	$(STATES) --plant groups:gapminder
+
 # Every fuzz target for a while; what they find becomes a seed.
 FUZZTIME ?= 20s
 fuzz:

@@ -276,11 +276,14 @@ func (s *session) lastChanges(steps int) (entry *HistoryEntry, others map[Langua
 		default: // it is not known yet
 			changed = changed || s.config.UndoBytes > 0
 		}
-		if e.Undone || marks[runs.FilesOf+e.RunID] || !changed || e.Error != nil || !e.Over() && s.uses.Find(e.RunID) != nil {
+		if e.Undone || !changed || e.Error != nil || !e.Over() && s.uses.Find(e.RunID) != nil {
 			continue
 		}
 		if keeps {
 			others[e.Language] = e
+		}
+		if marks[runs.FilesOf+e.RunID] { // these alone have gone back, and the variables do with those of a run before
+			continue
 		}
 		if has++; has == steps {
 			if keeps {

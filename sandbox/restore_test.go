@@ -39,7 +39,7 @@ func keeping(p peer) {
 		case m.Type == "interrupt":
 			p.done(m.ID, map[string]any{"status": "cancelled", "exit_code": 130})
 		case m.Type == "restore":
-			answer := map[string]any{"type": "restored", "id": m.ID, "run": m.Run}
+			answer := map[string]any{"type": "restored", "language": m.Language, "id": m.ID, "run": m.Run}
 			switch at := slices.Index(runs, m.Run); {
 			case at >= 0:
 				runs = runs[:at]
@@ -145,6 +145,18 @@ func TestTheLastRunsAreUndone(t *testing.T) {
 			should.Equal(t, strings.Contains(f.Hint, line), listed, "%s in %s", line, f.Hint)
 		}
 	}
+}
+
+// A run whose files alone were undone has its variables still. They go back with those of a run before it, here as far as its language can.
+func TestVariablesOfARunWithoutItsFilesAreUndone(t *testing.T) {
+	m, _ := newKeeping(t)
+	mustRun(t, m, RunOptions{Code: "a=1", SessionID: "mine"})
+	second := mustRun(t, m, RunOptions{Code: "b=1", SessionID: "mine", Language: JavaScript})
+	m.all()[0].uses.Mark(map[string]bool{runs.FilesOf + second.RunID: true})
+	r, err := m.Restore(t.Context(), WayBack{SessionID: "mine", Parts: Parts{Variables: true}}, func() {})
+	must.OK(t, err)
+	should.Equal(t, r.Run.FirstLine, "a=1", "the run before which it is")
+	should.Contain(t, r.Stay, "javascript: The variables cannot go back", "what stays")
 }
 
 func TestRestoreGoesToACopy(t *testing.T) {
