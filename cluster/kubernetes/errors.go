@@ -166,17 +166,17 @@ func (e *Engine) apiError(c *kube.Client, err error) error {
 		}
 		made.Reason, made.Fix, made.Is = "The API server does not accept this account's token or certificate, which may have expired", "sign in again (`kubectl get pods` does so where the kubeconfig can), then try again", engine.ErrEngineUnavailable
 	case strings.Contains(text, "exceeded quota"):
-		made.Reason, made.Fix = "The namespace's quota is used up: "+after(text, "forbidden: "), "close sessions, or have the ResourceQuota of namespace "+c.Namespace+" raised"
+		made.Reason, made.Fix = "The namespace's quota is used up: "+unprefixed(text), "close sessions, or have the ResourceQuota of namespace "+c.Namespace+" raised"
 	case apierrors.IsForbidden(err) && strings.Contains(text, " usage per "):
-		made.Reason, made.Fix = "The namespace's LimitRange does not admit the pod: "+after(text, "forbidden: "), "choose another --memory-limit or --cpu-limit, or have the LimitRange of namespace "+c.Namespace+" changed"
+		made.Reason, made.Fix = "The namespace's LimitRange does not admit the pod: "+unprefixed(text), "choose another --memory-limit or --cpu-limit, or have the LimitRange of namespace "+c.Namespace+" changed"
 	case strings.Contains(text, "violates PodSecurity"):
-		made.Reason, made.Fix = "Pod Security does not admit the pod: "+after(text, "forbidden: "), "the pod passes `restricted`; look for a webhook or policy that changes it"
+		made.Reason, made.Fix = "Pod Security does not admit the pod: "+unprefixed(text), "the pod passes `restricted`; look for a webhook or policy that changes it"
 	case strings.Contains(text, "security context constraint"):
 		made.Reason, made.Fix = "OpenShift does not admit the pod's user", "start the server with --pod-users none, so that the cluster chooses the user"
 	case strings.Contains(text, "pod rejected: RuntimeClass"):
 		return noClass(e.opts.RuntimeClass)
 	case strings.Contains(text, "denied the request"), strings.Contains(text, "denied request"):
-		made.Reason, made.Fix = "A rule of the cluster does not admit the pod: "+after(text, "forbidden: "), "ask who runs the cluster for what it asks"
+		made.Reason, made.Fix = "A rule of the cluster does not admit the pod: "+unprefixed(text), "ask who runs the cluster for what it asks"
 	case apierrors.IsForbidden(err) && strings.Contains(text, "being terminated"), apierrors.IsNotFound(err) && strings.Contains(text, "namespaces "):
 		return noNamespace(c.Namespace, err)
 	case apierrors.IsForbidden(err):
@@ -335,8 +335,9 @@ func firstLine(text string) string {
 	return line[:min(len(line), 500)]
 }
 
-func after(text, mark string) string {
-	if _, rest, found := strings.Cut(text, mark); found {
+// unprefixed is an admission's reason alone.
+func unprefixed(text string) string {
+	if _, rest, found := strings.Cut(text, "forbidden: "); found {
 		return rest
 	}
 	return text

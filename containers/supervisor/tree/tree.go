@@ -162,7 +162,8 @@ func (w *Walk) visit(dir *Dir, name []byte, kind byte) {
 	below := string(name)
 	fd, err := w.open(dir.FD, below)
 	if err != nil {
-		w.missed = w.missed || !errors.Is(err, unix.EXDEV) && !(w.PassOver && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOENT)))
+		isPassed := w.PassOver && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOENT))
+		w.missed = w.missed || !errors.Is(err, unix.EXDEV) && !isPassed
 		return
 	}
 	w.list(&Dir{FD: fd, Path: dir.Join(below), Depth: dir.Depth + 1})
