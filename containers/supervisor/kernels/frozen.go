@@ -167,6 +167,10 @@ func cleaned(lost []protocol.Lost) []protocol.Lost {
 	return clear
 }
 
+// readTime is how many times as long reading may take as writing: what is not read in time is lost, and a machine that wakes many sessions is
+// slow.
+const readTime = 3
+
 // Waking -----------------------------------------------------------------------------
 
 // wake asks the main kernel to restore the snapshot, if there is one, before its first run or before a copy. The clocks
@@ -175,7 +179,7 @@ func (f *frozen) wake(k *Kernel, r Run) {
 	if !k.begun && !k.woken && f.l.set.Settings.FreezeBytes > 0 && f.isThere() {
 		k.woken = true
 		f.waking, f.tookLong = k, false
-		k.link.Send(map[string]any{"type": "wake", "path": f.l.set.Dir.StateFile(f.name()), "seconds": f.l.set.Settings.FreezeSeconds})
+		k.link.Send(map[string]any{"type": "wake", "path": f.l.set.Dir.StateFile(f.name()), "seconds": readTime * f.l.set.Settings.FreezeSeconds})
 		f.limitWake(k)
 	}
 	if k == f.waking && !k.awake {
@@ -188,7 +192,7 @@ func (f *frozen) limitWake(k *Kernel) {
 	if k != f.waking || k.awake {
 		return
 	}
-	most := f.patience()
+	most := readTime * f.patience()
 	if !k.ready {
 		most += coldStart
 	}
@@ -248,7 +252,7 @@ func (f *frozen) onWakeLost(cause string) {
 	why, its := "the kernel ended over them: "+cause, r == nil || !r.IsStopped()
 	switch {
 	case f.tookLong:
-		why, its = "it took longer than "+strconv.Itoa(f.l.set.Settings.FreezeSeconds)+" s", true
+		why, its = "it took longer than "+strconv.Itoa(readTime*f.l.set.Settings.FreezeSeconds)+" s", true
 	case cause == "memory":
 		why, its = "there is not enough memory for them", f.l.set.isAlone(k)
 	}
