@@ -259,7 +259,7 @@ const flushTime = 500 * time.Millisecond
 // stays reports whether the container is in use, or was so of late, and looks again when it may no longer be.
 func (s *Supervisor) stays() bool {
 	left := time.Until(s.lastFrame.Add(s.Settings.Idle()))
-	if s.runs.IsWaitedFor() || s.Dir.IsServing() {
+	if s.runs.IsWaitedFor() || s.runs.IsRestoring() || s.Dir.IsServing() {
 		left = s.Settings.Idle()
 	}
 	if left > 0 {
