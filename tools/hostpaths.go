@@ -69,8 +69,10 @@ func (d *Deps) lacksRoots(ctx context.Context, res *sandbox.Result) (lacks bool)
 	return lacks
 }
 
-// ProjectMount stands for the folder that a client works in, before it has told that.
-var ProjectMount = engine.Mount{Folder: "the folder that the client works in", Name: "project"}
+// WithProject adds the folder that a client works in to mounts, before the client has told it.
+func WithProject(mounts []engine.Mount) []engine.Mount {
+	return append(mounts[:len(mounts):len(mounts)], engine.Mount{Folder: "the folder that the client works in", Name: "project"})
+}
 
 // mountsFor describes the folders of the user's machine for the owner whose client is on it, as instructions.
 func mountsFor(mounts []engine.Mount) string {

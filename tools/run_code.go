@@ -61,7 +61,7 @@ const mountsNamed = 5
 func (d *Deps) mounts() []engine.Mount {
 	mounts := d.Manager.Config().Mounts
 	if d.MountProject != nil {
-		mounts = append(mounts[:len(mounts):len(mounts)], ProjectMount)
+		mounts = WithProject(mounts)
 	}
 	return mounts
 }

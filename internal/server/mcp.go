@@ -47,7 +47,7 @@ func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) 
 	if !local {
 		mounts = nil
 	} else if p.Project != "" {
-		mounts = append(mounts[:len(mounts):len(mounts)], tools.ProjectMount)
+		mounts = tools.WithProject(mounts)
 	}
 	m := server.NewMCPServer(self().Name, self().Version,
 		server.WithTitle(self().Title),

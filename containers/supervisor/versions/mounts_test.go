@@ -329,7 +329,6 @@ func TestAMappedFileOfAMountedFolderGoesBack(t *testing.T) {
 		run := a.ran(func() { copy(mapping, "two") })
 		if !soon {
 			must.Soon(t, "it is seen", func() bool {
-				time.Sleep(time.Millisecond)
 				a.store.mu.Lock()
 				defer a.store.mu.Unlock()
 				return !a.store.owed
