@@ -1,12 +1,10 @@
 package httpserver
 
 import (
-	"cmp"
+	"container/list"
 	"context"
 	"crypto/rand"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,16 +44,20 @@ type client struct {
 	using  int  // requests and streams
 	hungUp bool // the last that was heard of it is a stream's end
 	seen   time.Time
-	unused *time.Timer // forgets a client that begins and says no more; nil: it began without a handshake
+	place  *list.Element // among its owner's idle ones; nil: in use, or forgotten
+	unused *time.Timer   // forgets a client that begins and says no more; nil: it began without a handshake
 }
 
 // clients holds the known clients, by name. A name that begins a session is its client's own secret.
 type clients struct {
 	mu   sync.Mutex
 	list map[string]*client
+	idle map[string]*list.List // those not in use by their owners, the one first that was not heard of for longest
 }
 
-func newClients() *clients { return &clients{list: make(map[string]*client)} }
+func newClients() *clients {
+	return &clients{list: make(map[string]*client), idle: make(map[string]*list.List)}
+}
 
 // begin makes a client for a handshake. It is in use, as by enter.
 func (c *clients) begin(r *http.Request) *client {
@@ -75,21 +77,17 @@ func (c *clients) begin(r *http.Request) *client {
 // add makes a client, and forgets those that were not heard of for long. c.mu is held.
 func (c *clients) add(r *http.Request, name string, begun bool) *client {
 	now := time.Now()
-	for _, old := range c.list {
-		if old.using == 0 && now.Sub(old.seen) > clientTime {
-			c.forget(old)
+	most := new(list.List)
+	for _, idle := range c.idle {
+		for old := idle.Front(); old != nil && now.Sub(old.Value.(*client).seen) > clientTime; old = idle.Front() {
+			c.forget(old.Value.(*client))
+		}
+		if idle.Len() > most.Len() {
+			most = idle
 		}
 	}
-	if len(c.list) >= maxClients {
-		if unused := slices.DeleteFunc(slices.Collect(maps.Values(c.list)), func(o *client) bool { return o.using > 0 }); len(unused) > 0 {
-			has := make(map[string]int)
-			for _, o := range c.list {
-				has[o.owner]++
-			}
-			c.forget(slices.MinFunc(unused, func(a, b *client) int { // the owner with the most loses one
-				return cmp.Or(cmp.Compare(has[b.owner], has[a.owner]), a.seen.Compare(b.seen))
-			}))
-		}
+	if len(c.list) >= maxClients && most.Len() > 0 {
+		c.forget(most.Front().Value.(*client)) // the owner with the most loses one
 	}
 	n := newClient(r, name)
 	n.begun, n.listed = begun, true
@@ -106,8 +104,23 @@ func newClient(r *http.Request, name string) *client {
 	return n
 }
 
+// use marks a client as in use. c.mu is held.
+func (c *clients) use(n *client) {
+	n.using++
+	if n.place == nil {
+		return
+	}
+	idle := c.idle[n.owner]
+	idle.Remove(n.place)
+	n.place = nil
+	if idle.Len() == 0 {
+		delete(c.idle, n.owner)
+	}
+}
+
 // forget ends a client's session. c.mu is held.
 func (c *clients) forget(n *client) {
+	c.use(n)
 	delete(c.list, n.name)
 	if n.unused != nil {
 		n.unused.Stop()
@@ -129,7 +142,7 @@ func (c *clients) enter(r *http.Request, session string) *client {
 		return nil
 	}
 	n.unused.Stop()
-	n.using++
+	c.use(n)
 	n.hungUp, n.site = false, siteOf(r)
 	return n
 }
@@ -139,7 +152,7 @@ func (c *clients) stateless(r *http.Request, name string) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.list[name]; n != nil {
-		n.using++
+		c.use(n)
 		n.site = siteOf(r)
 		return n
 	}
@@ -151,8 +164,14 @@ func (c *clients) leave(n *client) {
 	defer c.mu.Unlock()
 	n.using--
 	n.seen = time.Now()
-	if !n.listed {
+	switch {
+	case !n.listed:
 		n.end()
+	case n.using == 0:
+		if c.idle[n.owner] == nil {
+			c.idle[n.owner] = list.New()
+		}
+		n.place = c.idle[n.owner].PushBack(n)
 	}
 }
 

@@ -25,12 +25,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
@@ -123,8 +126,9 @@ type Server struct {
 	clients *clients
 	routes  *http.ServeMux // those of Options, to find a request's pattern
 
-	requests places // of POSTs that are served
-	streams  places // of those that no request ends
+	requests places       // of POSTs that are served
+	turns    *fair.Places // of a named principal's short messages, such as those that begin a session
+	streams  places       // of those that no request ends
 	memory   *room.Memory
 
 	// base is the context of all requests; ending ends streams, which no client would end in time.
@@ -139,6 +143,7 @@ func New(o Options) *Server {
 	s := &Server{
 		opts: o, clients: newClients(), routes: http.NewServeMux(),
 		requests: newPlaces(maxRequests), streams: newPlaces(maxStreams),
+		turns:  fair.NewFew(math.MaxInt, max(1, runtime.GOMAXPROCS(0)/4)),
 		memory: cmp.Or(o.Memory, room.New()),
 	}
 	for pattern, handler := range o.Routes {

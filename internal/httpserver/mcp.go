@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -144,6 +145,11 @@ func (x *post) serve() {
 		refuse(x.w, http.StatusBadRequest, fmt.Sprintf("%q is not a protocol version that is spoken here; there are %v", header, mcp.ValidProtocolVersions))
 		return
 	}
+	leave, err := x.turn(method)
+	if err != nil {
+		return
+	}
+	defer leave()
 	if !x.findClient(begins) {
 		return
 	}
@@ -159,6 +165,16 @@ func (x *post) serve() {
 	default:
 		x.request(begins)
 	}
+}
+
+// turn waits for the principal's turn to send a message that waits for no run or event: a flood of those then takes its own principal's
+// time.
+func (x *post) turn(method string) (leave func(), err error) {
+	owner := ownerOf(x.r)
+	if owner == "" || x.e.ID != nil && method != string(mcp.MethodInitialize) && method != string(mcp.MethodPing) && !strings.HasSuffix(method, "/list") {
+		return func() {}, nil
+	}
+	return x.server.turns.Take(x.r.Context(), owner)
 }
 
 // agrees reports whether the headers of a message without a handshake match its body, and refuses it otherwise.

@@ -99,6 +99,32 @@ func TestAnothersSessionIsNotThere(t *testing.T) {
 	})
 }
 
+// The short messages of one principal wait for each other, and nobody else's do.
+func TestAFloodOfMessagesWaitsForItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servePrincipals(t, aliceAndBob())
+		ask := func(shown string) *answer {
+			var a answer
+			go func() { a = f.do(f.request(http.MethodPost, Path, ping, headers{"Authorization": "Bearer " + shown})) }()
+			synctest.Wait()
+			return &a
+		}
+		var leave []func()
+		for range f.server.turns.Each() {
+			leave = append(leave, must.Get(f.server.turns.Take(t.Context(), principal.Principal{Name: "alice"}.Key()))(t))
+		}
+		alices := ask("token-of-alice")
+		should.Equal(t, alices.status, 0, "alice's has an answer")
+		should.Equal(t, ask("token-of-bob").status, http.StatusOK, "bob's")
+		should.Equal(t, ask(token).status, http.StatusOK, "the owner's")
+		for _, leave := range leave {
+			leave()
+		}
+		synctest.Wait()
+		should.Equal(t, alices.status, http.StatusOK, "alice's, later")
+	})
+}
+
 // A principal that takes all it can get leaves places for others.
 func TestAPrincipalLeavesPlacesForOthers(t *testing.T) {
 	p := newPlaces(8)
