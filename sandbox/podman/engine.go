@@ -37,6 +37,8 @@ type Engine struct {
 	// shape is containerSpec, but in tests that weaken it.
 	shape func(engine.Spec, hostFacts) *specgen.SpecGenerator
 
+	unpacked chan []containers.File // of this machine's processor, while the service starts; nothing behind that
+
 	ids     ids
 	volumes filledVolumes
 	firsts  firsts
@@ -46,9 +48,16 @@ var _ engine.Engine = (*Engine)(nil)
 
 // Open prepares an engine. It neither connects nor starts anything; the first call that needs Podman does.
 func Open(opts service.Options) *Engine {
-	e := &Engine{ociRuntime: opts.OCIRuntime, shape: containerSpec}
-	// The first container wants it as soon as the service is up.
-	e.Service = service.Open(opts, func() { _, _ = containers.ProgramsHash(runtime.GOARCH) })
+	e := &Engine{ociRuntime: opts.OCIRuntime, shape: containerSpec, unpacked: make(chan []containers.File, 1)}
+	// The first container wants them as soon as the service is up.
+	e.Service = service.Open(opts, func() {
+		if files, err := containers.Programs(runtime.GOARCH); err == nil {
+			select {
+			case e.unpacked <- files:
+			default:
+			}
+		}
+	})
 	e.patience.call, e.patience.ping = callPatience, pingPatience
 	e.volumes.prefix = programsVolume
 	e.firsts = firsts{patience: firstPatience, made: make(map[string]bool), going: make(map[string]chan struct{})}

@@ -49,8 +49,14 @@ func programsHash(arch string, gVisor bool) (string, error) {
 	return hex.EncodeToString(sum[:])[:hashLen], nil
 }
 
-func programFiles(arch string, gVisor bool) ([]containers.File, error) {
-	files, err := containers.Programs(arch)
+func (e *Engine) programFiles(arch string, gVisor bool) (files []containers.File, err error) {
+	select {
+	case files = <-e.unpacked:
+	default:
+	}
+	if files == nil || arch != runtime.GOARCH {
+		files, err = containers.Programs(arch)
+	}
 	files = append(files, containers.File{Path: profileName, Mode: 0o644, Content: profileOf(gVisor)})
 	if gVisor {
 		for i := range files {
@@ -77,7 +83,7 @@ func (e *Engine) programs(ctx context.Context, l *service.Link, spec engine.Spec
 	}
 	e.volumes.mu.Lock()
 	defer e.volumes.mu.Unlock()
-	at, filled, err = e.filled(ctx, l, spec.Image, e.volumes.prefix+hash, again, func() ([]containers.File, error) { return programFiles(arch, gVisor) })
+	at, filled, err = e.filled(ctx, l, spec.Image, e.volumes.prefix+hash, again, func() ([]containers.File, error) { return e.programFiles(arch, gVisor) })
 	if err != nil {
 		return at, false, fmt.Errorf("hand the supervisor to the engine: %w", err)
 	}

@@ -30,7 +30,7 @@ var list = regexp.MustCompile(`(?s)(<!-- made by: go test \./internal/test/docs 
 
 var (
 	listed    = []string{"main.go", "cmd", "apis", "cluster", "team", "sandbox", "tools", "sql", "containers", "internal"}
-	unlisted  = regexp.MustCompile(`_test\.go$|(^|/)test_\w+\.py$|\.test\.\w+$|/(test|testdata|conformance|sqltest|resttest|enginetest|lint|build|page|assets|kernel/(bin|lib/node|node/\w+)|attacks/\w+|release/npm|generate)/|\.(json|toml|zst|svg|html|css|tmpl|md|txt|sql|mjs|ts)$|/hosts$|/host/env$|\.gitignore$`)
+	unlisted  = regexp.MustCompile(`_test\.go$|(^|/)test_\w+\.py$|\.test\.\w+$|/(test|testdata|conformance|sqltest|resttest|enginetest|lint|build|page|assets|kernel/(bin|lib/node|node/\w+)|attacks/\w+|release/npm|generate)/|\.(json|toml|zst|gz|svg|html|css|tmpl|md|txt|sql|mjs|ts)$|/hosts$|/host/env$|\.gitignore$`)
 	comment   = regexp.MustCompile(`(?s)^(?:#![^\n]*\n)?(?:['"]use strict['"];\n)?(?:/\*+\s*(.*?)\*/|((?:(?://|#)[^\n]*\n)+)|"""(.*?)""")`)
 	marker    = regexp.MustCompile(`(?m)^\s*(?://|#|\*)? ?`)
 	named     = regexp.MustCompile(`^(Package|Command) \S+ `)
