@@ -38,19 +38,11 @@ const linkBytes = 500_000_000
 func (b *bench) links(ctx context.Context) {
 	c := b.start(ctx, "--files-http", "127.0.0.1:0")
 	defer c.close()
-	var made struct {
-		Artifacts []struct {
-			URL string `json:"download_url"`
-		}
-	}
-	code := fmt.Sprintf("import os\nwith open('output/large.bin', 'wb') as f:\n    for i in range(500): f.write(os.urandom(%d))", linkBytes/500)
-	if c.fields("run_python_code", object{"code": code}, &made); len(made.Artifacts) != 1 {
-		check(fmt.Errorf("a file was made, and %d are listed", len(made.Artifacts)))
-	}
+	link := c.largeFile()
 	before := c.memory("VmRSS:")
 	var took series
 	for range b.rounds {
-		took = append(took, move(ctx, http.MethodGet, made.Artifacts[0].URL, nil))
+		took = append(took, move(ctx, http.MethodGet, link, nil))
 	}
 	b.row("download of 500 MB by a link", fmt.Sprintf("%s, %.0f MB/s", took, linkBytes/1e6/took.at(50).Seconds()), "200 MB/s",
 		fmt.Sprintf("attached stdout %.0f MB/s", pourBytes/1e6/b.floor.pour.at(50).Seconds()))
@@ -61,6 +53,20 @@ func (b *bench) links(ctx context.Context) {
 	c.fields("upload_file", object{"filename": "large.bin"}, &put)
 	d := move(ctx, http.MethodPut, put.URL, io.LimitReader(zeros{}, linkBytes))
 	b.row("upload of 500 MB by a link", fmt.Sprintf("%s, %.0f MB/s", short(d), linkBytes/1e6/d.Seconds()), "", "")
+}
+
+// largeFile makes a file in the session, and returns its link.
+func (c *client) largeFile() string {
+	var made struct {
+		Artifacts []struct {
+			URL string `json:"download_url"`
+		}
+	}
+	code := fmt.Sprintf("import os\nwith open('output/large.bin', 'wb') as f:\n    for i in range(500): f.write(os.urandom(%d))", linkBytes/500)
+	if c.fields("run_python_code", object{"code": code}, &made); len(made.Artifacts) != 1 {
+		check(fmt.Errorf("a file was made, and %d are listed", len(made.Artifacts)))
+	}
+	return made.Artifacts[0].URL
 }
 
 // zeros is content without an end.

@@ -21,6 +21,8 @@ func main() {
 	server := flag.String("server", "bin/code-sandbox-mcp", "the server's `program`")
 	rounds := flag.Int("rounds", 5, "sessions that are started for a figure that takes a new one")
 	calls := flag.Int("calls", 500, "calls for a figure of a warm kernel")
+	other := flag.String("beside", "", "another `program`, to be measured in turns with the server")
+	part := flag.String("beside-only", "", "`part` of the names of the rows of these")
 	only := flag.String("only", "", "`pattern` of the names of the measurements to make, such as upload|links")
 	flag.Parse()
 	pattern, err := regexp.Compile(*only)
@@ -28,7 +30,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench: --only:", err)
 		os.Exit(2)
 	}
-	b := &bench{server: *server, rounds: *rounds, calls: *calls, only: pattern}
+	b := &bench{server: *server, other: *other, part: *part, rounds: *rounds, calls: *calls, only: pattern}
 	if err := b.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -38,6 +40,8 @@ func main() {
 // bench runs the measurements one after the other, each with servers of its own.
 type bench struct {
 	server string
+	other  string // the program beside it; empty: none
+	part   string
 	rounds int
 	calls  int
 	only   *regexp.Regexp
@@ -55,7 +59,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"links", b.links}, {"interrupt", b.interrupt}, {"death", b.death}, {"twenty", b.twenty}, {"sql", b.databases},
 		{"spares", b.spares}, {"copies", b.copies}, {"frozen", b.frozen}, {"many", b.many},
 		{"proxy", b.proxy}, {"crowd", b.crowd},
-		{"people", b.people}, {"neighbour", b.neighbour},
+		{"people", b.people}, {"neighbour", b.neighbour}, {"beside", b.beside},
 		{"pod-starts", b.inCluster(b.podStarts)}, {"pod-calls", b.inCluster(b.podCalls)}, {"pod-crowd", b.inCluster(b.podCrowd)},
 	} {
 		if m.name != "" && !b.only.MatchString(m.name) {
