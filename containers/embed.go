@@ -91,7 +91,7 @@ const (
 
 //go:embed image/hosts image/host/env
 //go:embed image/python/Containerfile* image/python/install.sh image/python/prepare.py image/python/pyproject.toml image/python/requirements.lock image/python/smoke.py
-//go:embed image/node/Containerfile* image/node/canvas.cjs image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
+//go:embed image/node/Containerfile* image/node/canvas.cjs image/node/install.sh image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
 //go:embed image/standard
 var recipeFiles embed.FS
 
@@ -137,9 +137,9 @@ func (r Recipe) repository() string { return "code-sandbox-mcp-" + r.Name }
 
 var (
 	python   = load("python", []string{"python/Containerfile", "python/Containerfile.alone"})
-	node     = load("node", []string{"node/Containerfile.packages", "node/Containerfile"})
+	node     = load("node", []string{"node/Containerfile", "node/Containerfile.env"})
 	standard = load("standard",
-		[]string{"standard/Containerfile.programs", "node/Containerfile.packages", "python/Containerfile", "standard/Containerfile"},
+		[]string{"standard/Containerfile.programs", "python/Containerfile", "node/Containerfile.env", "standard/Containerfile"},
 		[]string{"standard/Containerfile.browser"})
 	full = Recipe{
 		Name: standard.Name, Files: standard.Files, Parts: []string{text("standard/Containerfile.full")}, Below: map[string]Recipe{"BASE": standard}, Hash: standard.Hash + fullSuffix,

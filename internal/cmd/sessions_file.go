@@ -67,5 +67,5 @@ func cannotWrite(path string, err error) error {
 	default:
 		return err
 	}
-	return fault.New(fault.InvalidArgument, "Name a file in a folder that exists and can be written to.", "The file %q cannot be written: %v.", path, err)
+	return fault.New(fault.InvalidArgument, "Name a file in a folder that exists, can be written to and has room.", "The file %q cannot be written: %v.", path, err)
 }

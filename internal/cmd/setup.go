@@ -115,23 +115,19 @@ func saveImages(ctx context.Context, s *server.Program, on engine.Engine, regist
 			}
 		}
 	}
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	archive := io.WriteCloser(f)
-	if strings.HasSuffix(file, ".zst") {
-		if archive, err = zstd.NewWriter(f, zstd.WithEncoderLevel(zstd.SpeedBetterCompression)); err != nil {
-			return err
+	err := writeWhole(file, true, func(archive io.Writer) error {
+		closing := func() error { return nil }
+		if strings.HasSuffix(file, ".zst") {
+			packed, err := zstd.NewWriter(archive, zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
+			if err != nil {
+				return err
+			}
+			archive, closing = packed, packed.Close
 		}
-	}
-	err = server.WithImages(ctx, on, func(connection context.Context) error { return setup.Save(connection, names, archive) })
-	if archive != io.WriteCloser(f) {
-		err = errors.Join(err, archive.Close())
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		_ = os.Remove(file)
-		return err
+		return cmp.Or(server.WithImages(ctx, on, func(connection context.Context) error { return setup.Save(connection, names, archive) }), closing())
+	})
+	if err != nil {
+		return Report(err)
 	}
 	for _, name := range slices.Sorted(maps.Values(names)) {
 		fmt.Fprintln(os.Stderr, "saved as "+name)
@@ -149,7 +145,7 @@ func loadImages(ctx context.Context, on engine.Engine, file string) error {
 	return server.WithImages(ctx, on, func(connection context.Context) error {
 		refs, err := setup.Load(connection, f)
 		if err != nil {
-			return fmt.Errorf("%s: %w\n  fix: copy the file again, or write it anew by `setup --save` of this version on a machine of this kind", file, err)
+			return fmt.Errorf("%s: %w", file, err)
 		}
 		fmt.Fprintln(os.Stderr, "loaded: "+strings.Join(refs, ", "))
 		return nil

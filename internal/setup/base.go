@@ -75,6 +75,7 @@ func (w *work) fetchBase(ctx context.Context, ref string) (string, error) {
 	if err := w.host.bootstrap(ctx, log); err != nil {
 		task.Fail()
 		failed := log.failure("make a base image", err, "Either let the engine reach a registry (`podman pull "+ref+"` must work), or install mmdebstrap (`sudo apt-get install mmdebstrap`), or name a Debian image that the engine has with --base.")
+		failed.Next = nextStep(failed.Next, failed.Log...)
 		failed.Err = fmt.Errorf("pull %s: %w; %w", ref, pullErr, err)
 		return "", failed
 	}

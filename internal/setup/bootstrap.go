@@ -14,13 +14,17 @@ import (
 
 const suite = "trixie"
 
-// bootstrapHooks give the new system the properties of Debian's own slim image: nothing of this machine in it, apt without extras, and dpkg
-// without a sync for every file, which only a system that must survive a power cut needs.
+// extractHook has dpkg leave out pages for readers, but for licences, and translations, and a sync for every file, which only a system that
+// must survive a power cut needs. Mmdebstrap's own --dpkgopt would have it filter each package by a program in Python.
+const extractHook = `cd "$1" && printf '%s\n' force-unsafe-io 'path-exclude=/usr/share/man/*' 'path-exclude=/usr/share/info/*' ` +
+	`'path-exclude=/usr/share/locale/*' path-include=/usr/share/locale/locale.alias 'path-exclude=/usr/share/doc/*' 'path-include=/usr/share/doc/*/copyright' > etc/dpkg/dpkg.cfg.d/01slim && ` +
+	`rm -rf usr/share/man/* usr/share/info/* && find usr/share/locale usr/share/doc ! -type d ! -name locale.alias ! -name copyright -delete`
+
+// bootstrapHooks give the new system the other properties of Debian's own slim image: nothing of this machine in it, and apt without extras.
 var bootstrapHooks = []string{
 	`rm -f "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/etc/machine-id "$1"/etc/resolv.conf; : > "$1"/etc/machine-id`,
 	`echo localhost > "$1"/etc/hostname`,
 	`printf 'APT::Install-Recommends "false";\nAcquire::Languages "none";\n' > "$1"/etc/apt/apt.conf.d/01slim`,
-	`echo force-unsafe-io > "$1"/etc/dpkg/dpkg.cfg.d/01unsafe-io`,
 	`rm -rf "$1"/var/cache/ldconfig/aux-cache "$1"/var/log/*.log "$1"/var/log/apt`,
 }
 
@@ -29,9 +33,7 @@ var bootstrapHooks = []string{
 func bootstrapArgs(apt []string, tar string) []string {
 	args := []string{
 		"--variant=minbase", "--include=ca-certificates", "--format=tar", "--skip=output/dev,check/qemu",
-		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/info/*",
-		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-include=/usr/share/locale/locale.alias",
-		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+		"--extract-hook=" + extractHook,
 	}
 	for _, setting := range apt {
 		args = append(args, "--aptopt="+setting)

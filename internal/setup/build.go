@@ -42,7 +42,8 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe, ready int, o
 		if ctx.Err() != nil {
 			return &Error{Doing: doing, Err: context.Cause(ctx), Next: "Run the same command again."}
 		}
-		return log.failure(doing, err, "The lines above tell what failed; a mirror or a registry out of reach is the usual reason. Then run the same command again.")
+		next := nextStep("The lines above tell what failed; a mirror or a registry out of reach is the usual reason. Then run the same command again.", append(log.tail, err.Error())...)
+		return log.failure(doing, err, next)
 	}
 	output := &lines{emit: (&steps{log: log, task: task}).read}
 	if ready > 0 {

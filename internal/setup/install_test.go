@@ -33,10 +33,10 @@ RUN . /recipe/host/env; cd /recipe/python; PATH=/recipe/fake:$PATH; chmod +x ../
     echo "why: $(cat /usr/local/share/code-sandbox/why 2>/dev/null)"; python3 -c 'import tiny; print("tiny", tiny.__version__)'; false
 `
 
-// uv plays the one that install.sh starts, by pip.
+// uv plays the one that install.sh starts, by venv's pip.
 const uv = `#!python
-import subprocess, sys
-pip = [sys.executable, "-m", "pip", "--python", "/usr/bin/python3", "install", "--break-system-packages", "--retries", "0"]
+import glob, subprocess, sys
+pip = [sys.executable, glob.glob("/usr/share/python-wheels/pip-*.whl")[0] + "/pip", "install", "--break-system-packages", "--retries", "0"]
 sys.exit(subprocess.run([*pip, "--require-hashes", "-r", "requirements.lock"]).returncode)
 `
 

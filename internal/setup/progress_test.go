@@ -221,4 +221,6 @@ func TestAnErrorShowsTheEndOfTheLogAndWhatToDo(t *testing.T) {
 		t.Errorf("got %s", text)
 	}
 	should.Hold(t, len(err.Log) == maxTail && errors.Is(err, reason), "%d lines, %v", len(err.Log), err.Err)
+	should.Contain(t, nextStep("Try again.", "Write error - write (28: No space left on device)"), "A disk is full", "of a full disk")
+	should.Equal(t, nextStep("Try again.", err.Log...), "Try again.", "of another reason")
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -93,7 +94,15 @@ func Save(ctx context.Context, names map[string]string, archive io.Writer) error
 // Load loads the images of an archive that Save has written, and gives those of this program's recipes their names, which it returns. The
 // archive may be packed by zstd, which then tells whether it is whole.
 func Load(ctx context.Context, archive io.Reader) (refs []string, err error) {
-	return load(ctx, archive, containers.Recipes())
+	if refs, err = load(ctx, archive, containers.Recipes()); err != nil {
+		reasons := strings.Split(err.Error(), "\n") // the engine gives one for each kind of archive
+		why := reasons[max(0, slices.IndexFunc(reasons, noRoom.MatchString))]
+		return nil, &Error{
+			Doing: "load the images", Err: errors.New(clean(strings.TrimLeft(why, " *"))),
+			Next: nextStep("Copy the file again, or write it anew by `setup --save` of this version on a machine of this kind.", why),
+		}
+	}
+	return refs, nil
 }
 
 func load(ctx context.Context, archive io.Reader, recipes []containers.Recipe) (refs []string, err error) {
@@ -111,7 +120,7 @@ func load(ctx context.Context, archive io.Reader, recipes []containers.Recipe) (
 	content := &failing{Reader: archive}
 	names, err := libpod.LoadImages(ctx, content)
 	if err := cmp.Or(content.err, err); err != nil {
-		return nil, fmt.Errorf("load the images: %w", err)
+		return nil, err
 	}
 	for _, recipe := range recipes {
 		i := slices.IndexFunc(names, func(name string) bool { return path.Base(name) == path.Base(recipe.Ref()) })
@@ -119,6 +128,7 @@ func load(ctx context.Context, archive io.Reader, recipes []containers.Recipe) (
 			continue
 		}
 		if image, err := libpod.InspectImage(ctx, names[i]); err == nil && image.Architecture != runtime.GOARCH {
+			_ = libpod.RemoveImage(ctx, names[i]) // one that stays is only untidy
 			return nil, fmt.Errorf("%s is for %s, and this machine is %s", names[i], image.Architecture, runtime.GOARCH)
 		}
 		if err := adopt(ctx, recipe, names[i]); err != nil {

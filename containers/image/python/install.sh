@@ -2,19 +2,20 @@
 # Installs the packages of the Python image: PyPI's, as requirements.lock has them, or Debian's where that fails. Then
 # the file named by the first argument says why, in the words of the installer.
 #
-# It runs in the image's build, in the folder of the recipe. It fails only when Debian's packages cannot be had either.
+# It runs in the image's build, and needs strip. It fails only when Debian's packages cannot be had either.
 set -eu
+cd "$(dirname "$0")"
 why_not=$1
 packages=/usr/local/lib/python3.13/dist-packages
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 UV_CACHE_DIR=/var/tmp/uv UV_NO_PROGRESS=1 UV_HTTP_TIMEOUT=30
 
 remove_tests() { find "$@" -type d -name tests -prune -exec rm -rf {} +; }
 
-# uv comes by the pip of a folder that is thrown away: the lock's own uv, checked as everything else is.
+# uv comes by venv's pip into a folder that is thrown away: the lock's own uv, checked as everything else is.
 from_pypi() {
-	python3 -m venv /var/tmp/first &&
-		awk '/^[^ ]/ { uv = /^uv==/ } uv' requirements.lock >/var/tmp/uv.lock &&
-		/var/tmp/first/bin/pip install --progress-bar off --retries 1 --timeout 10 --require-hashes -r /var/tmp/uv.lock &&
+	awk '/^[^ ]/ { uv = /^uv==/ } uv' requirements.lock >/var/tmp/uv.lock &&
+		PYTHONPATH=$(echo /usr/share/python-wheels/pip-*.whl) python3 -m pip install --target /var/tmp/first \
+			--progress-bar off --retries 1 --timeout 10 --require-hashes -r /var/tmp/uv.lock &&
 		/var/tmp/first/bin/uv pip install --python /usr/bin/python3 --break-system-packages --require-hashes \
 			--only-binary :all: --no-binary odfpy --build-constraints requirements.lock -r requirements.lock
 }
@@ -35,14 +36,7 @@ shrink() {
 	for library in pyarrow/libarrow_python*.so.*.*; do # a wheel has no links, so it has each three times
 		short=${library%.*.*} && ln -sf "${library##*/}" "$short" && ln -sf "${library##*/}" "${short%.*}"
 	done
-	find . -path './*.libs' -prune -o -type f -name '*.so*' -exec strip --strip-unneeded {} +
-}
-
-finish() {
-	cd $packages
-	apt-get update && apt-get install -y --no-install-recommends binutils
-	shrink
-	apt-get purge -y --autoremove binutils && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb
+	find . -path './*.libs' -prune -o -type f -name '*.so*' -print0 | xargs -0 -r -n 8 -P "$(nproc)" strip --strip-unneeded
 }
 
 # reason prints the line of the installer's output that names a cause, else the last ones. pip ends with "no matching
@@ -76,10 +70,12 @@ from_debian() {
 }
 
 if echo "installing the packages of requirements.lock" && from_pypi >/var/tmp/error 2>&1; then
-	finish
+	cd $packages
+	shrink
 else
 	rm -rf "$packages" /usr/local/bin/* /var/tmp/uv
 	cat /var/tmp/error
+	if grep -qi 'no space left' /var/tmp/error; then exit 1; fi # nor is there any for Debian's
 	echo "PyPI's packages cannot be installed; Debian's are"
 	reason >"$why_not"
 	from_debian

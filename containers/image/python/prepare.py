@@ -16,6 +16,7 @@ Babel's data on languages is written anew, half as long.
 """
 
 import base64
+import concurrent.futures
 import gzip
 import importlib.metadata
 import importlib.util
@@ -27,6 +28,7 @@ import pickletools
 import platform
 import py_compile
 import re
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -61,9 +63,11 @@ def prepare_matplotlib(target: pathlib.Path) -> None:
 
         (made,) = pathlib.Path(cache).glob("fontlist-*.json")
         (target / "fontlist.json").write_bytes(made.read_bytes())
-    font_manager = pathlib.Path(matplotlib.font_manager.__file__)
-    font_manager.write_text(use_ready_font_list(font_manager.read_text(), str(target / "fontlist.json")))
-    py_compile.compile(str(font_manager), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        font_manager = pathlib.Path(matplotlib.font_manager.__file__)
+        font_manager.write_text(use_ready_font_list(font_manager.read_text(), str(target / "fontlist.json")))
+        py_compile.compile(str(font_manager), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        # What usual code imports is compiled now, as nothing can be on a read-only root; the rest is by what comes behind this.
+        subprocess.run([sys.executable, "-c", "import IPython, numpy, pandas, matplotlib.pyplot"], check=True)
 
 
 def prepare_vega(target: pathlib.Path) -> None:
@@ -85,12 +89,12 @@ def prepare_plotly(target: pathlib.Path) -> None:
         (target / "plotly.txt").write_text("%s\n%s" % (get_plotlyjs_version(), packed))
 
 
-def pack_languages() -> None:
-    """Packs the data files of the installed Babel."""
+def pack_languages(part: int, parts: int) -> None:
+    """Packs a part of the data files of the installed Babel."""
     if importlib.util.find_spec("babel"):
         import babel
 
-        for file in (pathlib.Path(babel.__file__).parent / "locale-data").glob("*.dat"):
+        for file in sorted((pathlib.Path(babel.__file__).parent / "locale-data").glob("*.dat"))[part::parts]:
             file.write_bytes(packed(file.read_bytes()))
 
 
@@ -128,10 +132,11 @@ def normal(name: str) -> str:
 
 def main(target: pathlib.Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    prepare_matplotlib(target / "matplotlib")
-    prepare_vega(target / "pages")
-    prepare_plotly(target / "pages")
-    pack_languages()
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        jobs = [pool.submit(prepare_matplotlib, target / "matplotlib"), pool.submit(prepare_vega, target / "pages"), pool.submit(prepare_plotly, target / "pages")]
+        jobs += [pool.submit(pack_languages, part, 4) for part in range(4)]
+        for job in jobs:
+            job.result()
     label, why = versions(), target / "why-debian"
     if why.exists():
         label["missing"] = missing(label["packages"], pathlib.Path(__file__).with_name("pyproject.toml"))
