@@ -4,10 +4,10 @@ package volume
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -99,18 +99,12 @@ const maxDepth = 1000
 
 // addUnnamed adds deleted files that only a process keeps, open or mapped. Pause may be nil.
 func (c *counter) addUnnamed(dirs, pids []int, pause func() bool) {
-	u := unnamed{counter: c, seen: map[uint64]bool{}, mapped: map[uint64]int64{}}
-	for _, dir := range dirs {
-		if dir < 0 {
-			continue
-		}
-		below, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir))
-		if err != nil {
-			c.level.Complete = false
-			return
-		}
-		u.below = append(u.below, below+"/")
+	below, err := pathsOf(dirs)
+	if err != nil {
+		c.level.Complete = false
+		return
 	}
+	u := unnamed{counter: c, below: below, seen: map[uint64]bool{}, mapped: map[uint64]int64{}}
 	for _, pid := range pids {
 		if pause != nil && !pause() {
 			c.level.Complete = false
@@ -133,12 +127,27 @@ func Holds(dirs []int, pid int) bool {
 	return c.level.Bytes > 0 || c.level.Hider != 0
 }
 
-// Opened returns the files below an open folder that processes have open or mapped, by inode, with a path where one had or has it. What a
-// process hides is not among them.
-func Opened(dir int, pids []int) map[uint64]string {
+// pathsOf returns the paths of open folders, each with a slash behind it.
+func pathsOf(dirs []int) (paths []string, err error) {
+	for _, dir := range dirs {
+		if dir < 0 {
+			continue
+		}
+		path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir))
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, path+"/")
+	}
+	return paths, nil
+}
+
+// Opened returns the files below the first of open folders that processes have open or mapped, by inode, with a path where one had or has
+// it. What a process hides is not among them.
+func Opened(dirs, pids []int) map[uint64]string {
 	opened := map[uint64]string{}
-	below, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir))
-	if err != nil {
+	below, err := pathsOf(dirs)
+	if err != nil || len(below) == 0 {
 		return opened
 	}
 	for _, pid := range pids {
@@ -147,23 +156,17 @@ func Opened(dir int, pids []int) map[uint64]string {
 		for _, name := range names {
 			var s unix.Stat_t
 			path, err := os.Readlink(folder + "/fd/" + name)
-			path, is := strings.CutPrefix(path, below+"/")
+			path, is := strings.CutPrefix(path, below[0])
 			if err == nil && is && unix.Stat(folder+"/fd/"+name, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFREG {
 				opened[s.Ino] = strings.TrimSuffix(path, deleted)
 			}
 		}
-		maps, err := os.Open(folder + "/maps")
-		if err != nil {
-			continue
-		}
-		_ = eachMapping(maps, func(line string) {
-			numbers, path, _ := strings.Cut(line, below+"/")
-			if fields := strings.Fields(numbers); len(fields) == 5 {
-				inode, _ := strconv.ParseUint(fields[4], 10, 64)
-				opened[inode] = strings.TrimSuffix(path, deleted)
+		mapped, _ := mappedBy(folder, below)
+		for _, m := range mapped {
+			if path, is := strings.CutPrefix(m.path, below[0]); is {
+				opened[m.inode] = path
 			}
-		})
-		_ = maps.Close()
+		}
 	}
 	return opened
 }
@@ -279,9 +282,19 @@ func inFlight(fdinfo string) bool {
 func (u *unnamed) addMapped(folder string) {
 	mapped, complete := mappedBy(folder, u.below)
 	u.level.Complete = u.level.Complete && complete
-	for inode, length := range mapped {
-		u.mapped[inode] = max(u.mapped[inode], length)
+	for _, m := range mapped {
+		if m.isDeleted {
+			u.mapped[m.inode] = max(u.mapped[m.inode], m.end)
+		}
 	}
+}
+
+// mapping is a part of a file that a process has mapped, up to an end.
+type mapping struct {
+	inode     uint64
+	end       int64
+	path      string
+	isDeleted bool
 }
 
 // resting caches the mappings of processes that did not run since the last look, such as twins. Reading them takes
@@ -293,13 +306,13 @@ var resting = struct {
 
 type rested struct {
 	ran    string
-	mapped map[uint64]int64
+	mapped []mapping
 }
 
 const mostResting = 64
 
-// mappedBy returns the mapped ends of deleted files of a process below a folder, by inode.
-func mappedBy(folder string, below []string) (mapped map[uint64]int64, complete bool) {
+// mappedBy returns the mapped files of a process below folders.
+func mappedBy(folder string, below []string) (mapped []mapping, complete bool) {
 	key, ran := folder+" "+strings.Join(below, " "), hasRun(folder)
 	resting.Lock()
 	defer resting.Unlock()
@@ -311,7 +324,7 @@ func mappedBy(folder string, below []string) (mapped map[uint64]int64, complete 
 		return nil, true
 	}
 	defer func() { _ = maps.Close() }()
-	if mapped, complete = deletedIn(maps, below); !complete {
+	if mapped, complete = mappingsIn(maps, below); !complete {
 		return mapped, false
 	}
 	if len(resting.processes) >= mostResting {
@@ -337,15 +350,10 @@ const (
 	mapsBytes = 16 << 20
 )
 
-// deletedIn reads the deleted files in such a list. Complete is false where that was too long.
-func deletedIn(maps io.Reader, below []string) (mapped map[uint64]int64, complete bool) {
-	mapped = map[uint64]int64{}
-	complete = eachMapping(maps, func(line string) { addMapping(mapped, line, below) })
-	return mapped, complete
-}
+const deleted = " (deleted)"
 
-// eachMapping passes on the lines of such a list, and reports whether it was not too long.
-func eachMapping(maps io.Reader, f func(line string)) (complete bool) {
+// mappingsIn reads the files below folders in such a list. Complete is false where that was too long.
+func mappingsIn(maps io.Reader, below []string) (mapped []mapping, complete bool) {
 	complete = true
 	lines := bufio.NewReaderSize(maps, mapsLine)
 	for size := 0; size < mapsBytes; {
@@ -353,25 +361,25 @@ func eachMapping(maps io.Reader, f func(line string)) (complete bool) {
 		size += len(line)
 		switch {
 		case err == nil:
-			f(strings.TrimSuffix(string(line), "\n"))
+			for _, folder := range below {
+				if at := bytes.Index(line, []byte(folder)); at >= 0 { // of hundreds, most are libraries
+					mapped = addMapping(mapped, strings.Fields(string(line[:at])), strings.TrimSuffix(string(line[at:]), "\n"))
+					break
+				}
+			}
 		case errors.Is(err, bufio.ErrBufferFull):
 			complete = false
 		default:
-			return complete
+			return mapped, complete
 		}
 	}
-	return false
+	return mapped, false
 }
 
-const deleted = " (deleted)"
-
-func addMapping(mapped map[uint64]int64, line string, below []string) {
-	if !strings.HasSuffix(line, deleted) {
-		return
-	}
-	fields := strings.Fields(line)
-	if len(fields) < 6 || !slices.ContainsFunc(below, func(folder string) bool { return strings.HasPrefix(fields[5], folder) }) {
-		return
+// addMapping adds the file of a line: of the numbers before its path, and that.
+func addMapping(mapped []mapping, fields []string, path string) []mapping {
+	if len(fields) != 5 {
+		return mapped
 	}
 	from, to, _ := strings.Cut(fields[0], "-")
 	start, err1 := strconv.ParseInt(from, 16, 64)
@@ -379,6 +387,8 @@ func addMapping(mapped map[uint64]int64, line string, below []string) {
 	offset, err3 := strconv.ParseInt(fields[2], 16, 64)
 	inode, err4 := strconv.ParseUint(fields[4], 10, 64)
 	if err1 == nil && err2 == nil && err3 == nil && err4 == nil {
-		mapped[inode] = max(mapped[inode], offset+end-start)
+		path, isDeleted := strings.CutSuffix(path, deleted)
+		mapped = append(mapped, mapping{inode, offset + end - start, path, isDeleted})
 	}
+	return mapped
 }

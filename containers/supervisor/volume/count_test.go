@@ -10,16 +10,18 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
-func TestDeletedMappings(t *testing.T) {
+func TestMappings(t *testing.T) {
 	const mapped = "7f0000000000-7f0000003000 rw-s 00001000 00:2f 77                         /work/a (deleted)\n"
 	for name, test := range map[string]struct{ maps, want string }{
-		"a deleted file":          {mapped, "map[77:16384] true"},
-		"one that is there":       {strings.ReplaceAll(mapped, " (deleted)", ""), "map[] true"},
-		"one elsewhere":           {strings.ReplaceAll(mapped, "/work/", "/other/"), "map[] true"},
-		"its further end":         {mapped + strings.ReplaceAll(mapped, "00001000", "00003000"), "map[77:24576] true"},
-		"a path that is too long": {mapped + strings.ReplaceAll(mapped, "/a", "/"+strings.Repeat("a", mapsLine)) + mapped, "map[77:16384] false"},
-		"too many":                {strings.Repeat(mapped, mapsBytes/len(mapped)+2), "map[77:16384] false"},
+		"a deleted file":          {mapped, "[{77 16384 /work/a true}] true"},
+		"one that is there":       {strings.ReplaceAll(mapped, " (deleted)", ""), "[{77 16384 /work/a false}] true"},
+		"one elsewhere":           {strings.ReplaceAll(mapped, "/work/", "/other/"), "[] true"},
+		"its further end":         {mapped + strings.ReplaceAll(mapped, "00001000", "00003000"), "[{77 16384 /work/a true} {77 24576 /work/a true}] true"},
+		"a path that is too long": {mapped + strings.ReplaceAll(mapped, "/a", "/"+strings.Repeat("a", mapsLine)), "[{77 16384 /work/a true}] false"},
+		"a path with spaces":      {strings.ReplaceAll(mapped, "/work/a", "/work/a  b"), "[{77 16384 /work/a  b true}] true"},
 	} {
-		should.Equal(t, fmt.Sprint(deletedIn(strings.NewReader(test.maps), []string{"/work/"})), test.want, "%s", name)
+		should.Equal(t, fmt.Sprint(mappingsIn(strings.NewReader(test.maps), []string{"/work/"})), test.want, "%s", name)
 	}
+	_, complete := mappingsIn(strings.NewReader(strings.Repeat(mapped, mapsBytes/len(mapped)+2)), []string{"/other/"})
+	should.Equal(t, complete, false, "too many are complete")
 }

@@ -270,7 +270,7 @@ func (w *Dir) Prepare(id, run string, room int64, holders []int, then func(*Retu
 	u := w.undo
 	go func() {
 		u.placing.Lock()
-		plan, err := u.store.Prepare(id, run, room, slices.Collect(maps.Keys(volume.Opened(w.FD(), holders)))...)
+		plan, err := u.store.Prepare(id, run, room, slices.Collect(maps.Keys(volume.Opened(w.Folders(), holders)))...)
 		u.loop.Post(func() {
 			if err != nil {
 				u.placing.Unlock()
@@ -293,7 +293,7 @@ func (r *Return) Apply(kernels []int, tell func(*protocol.RestoredFiles, []proto
 	go func() {
 		o := r.plan.Apply()
 		var parted []protocol.Lost
-		for _, path := range r.plan.Parted(volume.Opened(r.dir.FD(), kernels)) {
+		for _, path := range r.plan.Parted(volume.Opened(r.dir.Folders(), kernels)) {
 			parted = append(parted, protocol.Lost{Name: "what is open of " + bounds.Clean(path, bounds.MaxNamed), Why: "that file was replaced meanwhile: open it again"})
 		}
 		r.u.loop.Post(func() {
