@@ -75,7 +75,7 @@ func (r *restore) prepareFiles() {
 		case r.asked.Variables:
 			r.restoreVariables()
 		default:
-			r.restoreFiles(nil)
+			r.restoreFiles(0)
 		}
 	})
 }
@@ -95,9 +95,9 @@ func (r *restore) restoreVariables() {
 	})
 }
 
-// restoreFiles brings the files back. Kernels whose variables went back may have some open as they were.
-func (r *restore) restoreFiles(kernels []int) {
-	r.files.Apply(kernels, func(files *protocol.RestoredFiles, parted []protocol.Lost) {
+// restoreFiles brings the files back. The kernel whose variables went back may have some open as they were.
+func (r *restore) restoreFiles(kernel int) {
+	r.files.Apply(kernel, func(files *protocol.RestoredFiles, parted []protocol.Lost) {
 		r.answer.Files, r.answer.Lost = files, append(r.answer.Lost, parted...)
 		r.answer.LostTotal += len(parted)
 		r.end()

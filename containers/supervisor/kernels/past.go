@@ -290,12 +290,12 @@ func (p *past) kernels() (all []*Kernel) {
 	return all
 }
 
-// Reopened is the kernel that has its open files from before, as its variables went back; none where it has read those.
-func (p *past) Reopened() (pids []int) {
+// Reopened is the kernel that has its open files from before, as its variables went back; 0 where it has read those.
+func (p *past) Reopened() (pid int) {
 	if p.l.HasZygote && p.l.main != nil {
-		pids = append(pids, p.l.main.pid)
+		pid = p.l.main.pid
 	}
-	return pids
+	return pid
 }
 
 // Snapshots: the variables of a kernel that cannot be forked, in a file behind each of its last runs ----------------------

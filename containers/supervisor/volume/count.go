@@ -142,30 +142,28 @@ func pathsOf(dirs []int) (paths []string, err error) {
 	return paths, nil
 }
 
-// Opened returns the files below the first of open folders that processes have open or mapped, by inode, with a path where one had or has
-// it. What a process hides is not among them.
-func Opened(dirs, pids []int) map[uint64]string {
+// Opened returns the files below the first of open folders that a process has open or mapped, by inode, with a path where one had or has
+// it. What it hides is not among them.
+func Opened(dirs []int, pid int) map[uint64]string {
 	opened := map[uint64]string{}
 	below, err := pathsOf(dirs)
 	if err != nil || len(below) == 0 {
 		return opened
 	}
-	for _, pid := range pids {
-		folder := shown(pid)
-		names, _ := readNames(folder + "/fd")
-		for _, name := range names {
-			var s unix.Stat_t
-			path, err := os.Readlink(folder + "/fd/" + name)
-			path, is := strings.CutPrefix(path, below[0])
-			if err == nil && is && unix.Stat(folder+"/fd/"+name, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFREG {
-				opened[s.Ino] = strings.TrimSuffix(path, deleted)
-			}
+	folder := shown(pid)
+	names, _ := readNames(folder + "/fd")
+	for _, name := range names {
+		var s unix.Stat_t
+		path, err := os.Readlink(folder + "/fd/" + name)
+		path, is := strings.CutPrefix(path, below[0])
+		if err == nil && is && unix.Stat(folder+"/fd/"+name, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFREG {
+			opened[s.Ino] = strings.TrimSuffix(path, deleted)
 		}
-		mapped, _ := mappedBy(folder, below)
-		for _, m := range mapped {
-			if path, is := strings.CutPrefix(m.path, below[0]); is {
-				opened[m.inode] = path
-			}
+	}
+	mapped, _ := mappedBy(folder, below)
+	for _, m := range mapped {
+		if path, is := strings.CutPrefix(m.path, below[0]); is {
+			opened[m.inode] = path
 		}
 	}
 	return opened

@@ -260,9 +260,9 @@ func (u *Undo) Keeps() bool { return u.store != nil }
 
 // Return is a way back of the files that is prepared: no file is brought to its place before it is over.
 type Return struct {
-	u    *Undo
-	dir  *Dir
-	plan *versions.Plan
+	u      *Undo
+	plan   *versions.Plan
+	opened map[int]map[uint64]string // what processes had open then, by their numbers
 }
 
 // Prepare finds what brings the files back to before a run, and calls then on the loop with that, or with why they stay.
@@ -270,14 +270,19 @@ func (w *Dir) Prepare(id, run string, room int64, holders []int, then func(*Retu
 	u := w.undo
 	go func() {
 		u.placing.Lock()
-		plan, err := u.store.Prepare(id, run, room, slices.Collect(maps.Keys(volume.Opened(w.Folders(), holders)))...)
+		opened, all := map[int]map[uint64]string{}, []uint64{}
+		for _, pid := range holders {
+			opened[pid] = volume.Opened(w.Folders(), pid)
+			all = slices.AppendSeq(all, maps.Keys(opened[pid]))
+		}
+		plan, err := u.store.Prepare(id, run, room, all...)
 		u.loop.Post(func() {
 			if err != nil {
 				u.placing.Unlock()
 				then(nil, Refused(codeOf(err), err.Error()))
 				return
 			}
-			then(&Return{u, w, plan}, nil)
+			then(&Return{u, plan, opened}, nil)
 		})
 	}()
 }
@@ -288,12 +293,13 @@ func (r *Return) Drop() {
 	r.u.placing.Unlock()
 }
 
-// Apply carries it out. It tells of the replaced files that kernels whose variables went back have open as they were.
-func (r *Return) Apply(kernels []int, tell func(*protocol.RestoredFiles, []protocol.Lost)) {
+// Apply carries it out. It tells of the replaced files that a kernel whose variables went back has open as they were; 0: there is none. No
+// code ran in it since.
+func (r *Return) Apply(kernel int, tell func(*protocol.RestoredFiles, []protocol.Lost)) {
 	go func() {
 		o := r.plan.Apply()
 		var parted []protocol.Lost
-		for _, path := range r.plan.Parted(volume.Opened(r.dir.Folders(), kernels)) {
+		for _, path := range r.plan.Parted(r.opened[kernel]) {
 			parted = append(parted, protocol.Lost{Name: "what is open of " + bounds.Clean(path, bounds.MaxNamed), Why: "that file was replaced meanwhile: open it again"})
 		}
 		r.u.loop.Post(func() {
