@@ -13,7 +13,7 @@ var noRoom = regexp.MustCompile(`(?i)no space left|disk quota exceeded`)
 // nextStep is next, unless one of the lines that a failure left tells of a full disk.
 func nextStep(next string, lines ...string) string {
 	if slices.ContainsFunc(lines, noRoom.MatchString) {
-		return "A disk is full: make room where the engine keeps images (`podman info --format '{{.Store.GraphRoot}}'` names it) and temporary files (/var/tmp, or TMPDIR). The image takes 2.2 GB, and three times as much while it is made. Then run the same command again."
+		return "A disk is full: make room where the engine keeps images (`podman info --format '{{.Store.GraphRoot}}'` names it) and temporary files (/var/tmp, or TMPDIR). The image takes 2.2 GB, and several times as much while it is made. Then run the same command again."
 	}
 	return next
 }
