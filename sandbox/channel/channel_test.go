@@ -419,7 +419,7 @@ func TestAControlMessageDoesNotWaitForBulk(t *testing.T) {
 		}
 	}
 	most := 0
-	for i := 0; i < 5 || most < 10_000 && i < 200; i++ { // a busy machine may not have come to the streams yet
+	for i := 0; i < 5 || most < 10_000 && i < 20_000; i++ { // a busy machine may not have come to the streams yet
 		message := fmt.Sprint("message ", i)
 		raw.kind.Store(0)
 		go func() { _ = c.Send([]byte(message)) }()
