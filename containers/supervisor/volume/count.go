@@ -151,6 +151,9 @@ func Opened(dirs []int, pid int) map[uint64]string {
 		return opened
 	}
 	folder := shown(pid)
+	if folder == "" {
+		return opened // it ended
+	}
 	names, _ := readNames(folder + "/fd")
 	for _, name := range names {
 		var s unix.Stat_t
@@ -359,8 +362,9 @@ func mappingsIn(maps io.Reader, below []string) (mapped []mapping, complete bool
 		size += len(line)
 		switch {
 		case err == nil:
+			at := max(bytes.IndexByte(line, '/'), 0) // where the path begins: the numbers before it have none
 			for _, folder := range below {
-				if at := bytes.Index(line, []byte(folder)); at >= 0 { // of hundreds, most are libraries
+				if bytes.HasPrefix(line[at:], []byte(folder)) { // of hundreds, most are libraries
 					mapped = addMapping(mapped, strings.Fields(string(line[:at])), strings.TrimSuffix(string(line[at:]), "\n"))
 					break
 				}
