@@ -204,21 +204,22 @@ func (s *server) dial(ctx context.Context) (*connection, error) {
 // ownName is how this server calls itself.
 const ownName = "code-sandbox-mcp"
 
-// greet exchanges who is who, as the revisions up to 2025-11-25 do it, else as the later ones do.
+// greet exchanges who is who, as the revisions up to 2025-11-25 do it, else as the later ones do. One client does both: no ID is used twice.
 func (c *connection) greet(ctx context.Context) error {
-	var err error
-	for _, options := range [][]client.ClientOption{{client.WithProtocolVersion(mcp.LATEST_LEGACY_PROTOCOL_VERSION)}, {client.WithDiscoverTimeout(startTime)}} {
-		c.client = client.NewClient(c.link, options...)
-		if err = c.client.Start(context.WithoutCancel(ctx)); err != nil { // questions are declined as long as it lives
-			return err
+	c.client = client.NewClient(c.link, client.WithDiscoverTimeout(startTime))
+	if err := c.client.Start(context.WithoutCancel(ctx)); err != nil { // questions are declined as long as it lives
+		return err
+	}
+	c.client.OnNotification(func(n mcp.JSONRPCNotification) {
+		if n.Method == string(mcp.MethodNotificationToolsListChanged) {
+			c.stale.Store(true)
 		}
-		c.client.OnNotification(func(n mcp.JSONRPCNotification) {
-			if n.Method == string(mcp.MethodNotificationToolsListChanged) {
-				c.stale.Store(true)
-			}
-		})
+	})
+	var err error
+	for _, version := range []string{mcp.LATEST_LEGACY_PROTOCOL_VERSION, mcp.LATEST_PROTOCOL_VERSION} {
 		request := mcp.InitializeRequest{}
 		request.Params.ClientInfo = mcp.Implementation{Name: ownName, Version: "1"}
+		request.Params.ProtocolVersion = version
 		var who *mcp.InitializeResult
 		if who, err = c.client.Initialize(ctx, request); err == nil {
 			if who.ServerInfo.Name == ownName {

@@ -56,7 +56,7 @@ func (f fake) serve() {
 		out.Close()
 	}
 	fmt.Fprintln(os.Stderr, "my key is", os.Getenv("API_KEY"))
-	calls, lists := 0, 0
+	calls, lists, used := 0, 0, ""
 	lines := bufio.NewReader(os.Stdin)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -91,6 +91,7 @@ func (f fake) serve() {
 			case "dies at once":
 				os.Exit(3)
 			case "modern":
+				used = string(m.ID)
 				f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no such method"}}`, m.ID)
 				continue
 			case "garbage":
@@ -102,6 +103,9 @@ func (f fake) serve() {
 			}
 			f.say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}}`, m.ID)
 		case "server/discover":
+			if string(m.ID) == used { // a client library loses the answer to one, now and then
+				os.Exit(1)
+			}
 			f.say(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}}`, m.ID)
 		case "tools/list":
 			lists++
