@@ -134,6 +134,7 @@ func (t *pins) onFrozen(k *Kernel, m *kernelproc.Report) bool {
 	}
 	lost, total := lostOf(m)
 	t.conclude(w, lost, total, bounds.Clean(m.Why, bounds.MaxNamed))
+	t.l.twins.trim()
 	return true
 }
 
@@ -147,6 +148,11 @@ func (t *pins) of(k *Kernel) *writing {
 }
 
 func (t *pins) isWriting(k *Kernel) bool { return k != nil && t.of(k) != nil }
+
+// areWriting reports whether the variables of a moment are being written.
+func (t *pins) areWriting(m *moment) bool {
+	return slices.ContainsFunc(t.writing, func(w *writing) bool { return slices.Contains(m.pins, w.key) })
+}
 
 // forks are the kernels that do nothing but write.
 func (t *pins) forks() (all []*Kernel) {

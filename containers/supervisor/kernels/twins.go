@@ -250,11 +250,12 @@ func (t *twins) pinned() (n int) {
 }
 
 // dropOldest ends the oldest twin, except the newest one that is no copy, and reports whether there was one: many copies must
-// not cost the variables to keep if the kernel is killed. Those of checkpoints are the last to go, unless they are many.
+// not cost the variables to keep if the kernel is killed. Those of checkpoints are the last to go, unless they are many; those whose file
+// is not there yet stay.
 func (t *twins) dropOldest(canWait bool) bool {
 	newest, many := t.newest(), t.pinned() > mostPinned
 	oldest := func(pinned bool) int {
-		return slices.IndexFunc(t.kept, func(n *twin) bool { return n != newest && len(n.moment.pins) > 0 == pinned })
+		return slices.IndexFunc(t.kept, func(n *twin) bool { return n != newest && len(n.moment.pins) > 0 == pinned && !t.l.pins.areWriting(n.moment) })
 	}
 	at := oldest(many)
 	if at < 0 {
