@@ -150,7 +150,7 @@ func (g *Disk) ExpectRun() {
 }
 
 // Begin is called after a run got its kernel, so that it does not wait, or when a program of a server begins. What a program adds counts
-// as it does between runs.
+// as it does between runs. What there was before is known, or its count is due: the next one comes where most runs are over.
 func (g *Disk) Begin(run bool) {
 	if g.watch == nil {
 		return
@@ -159,7 +159,11 @@ func (g *Disk) Begin(run bool) {
 		g.between = nil
 	}
 	g.watch.Expect()
-	g.look()
+	if g.baseDue.IsZero() {
+		g.lookIn(volume.Tick)
+	} else {
+		g.look()
+	}
 }
 
 // EndRun requests one count of the run's leftovers after its end.
