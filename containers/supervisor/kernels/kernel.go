@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/loop"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
@@ -392,6 +394,13 @@ func (k *Kernel) Interrupt(run, reason string) bool {
 func (k *Kernel) endAsFull() {
 	k.fills = true
 	k.Kill("quota")
+}
+
+// giveWay is called before a kernel's end: that takes milliseconds of the processor, which an answer or the next run needs more.
+func (k *Kernel) giveWay() {
+	if k.pid > 0 {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, k.pid, 19)
+	}
 }
 
 // discard ends a kernel that nothing is waited for from.

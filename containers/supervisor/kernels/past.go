@@ -144,6 +144,7 @@ func (p *past) GoBack(to Target, over func(lost []protocol.Lost, total int, why 
 		p.beginAnew()
 	case n != nil:
 		p.endFormer(p.twins.goTo(n))
+		p.twins.want()
 	case file != nil:
 		p.snapshots.goTo(file, over)
 		return
@@ -168,6 +169,9 @@ func (p *past) beginAnew() {
 
 // endFormer ends replaced kernels with their programs.
 func (p *past) endFormer(ended []*Kernel) {
+	for _, k := range ended {
+		k.giveWay()
+	}
 	procs.MustKill(p.l.Programs) // they count as programs now: their children are known by the parent
 	for _, k := range ended {
 		k.discard()

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bounds"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/loop"
@@ -255,7 +253,9 @@ func (t *twins) pinned() (n int) {
 func (t *twins) dropOldest(canWait bool) bool {
 	newest, many := t.newest(), t.pinned() > mostPinned
 	oldest := func(pinned bool) int {
-		return slices.IndexFunc(t.kept, func(n *twin) bool { return n != newest && len(n.moment.pins) > 0 == pinned && !t.l.pins.areWriting(n.moment) })
+		return slices.IndexFunc(t.kept, func(n *twin) bool {
+			return n != newest && len(n.moment.pins) > 0 == pinned && !t.l.pins.areWriting(n.moment)
+		})
 	}
 	at := oldest(many)
 	if at < 0 {
@@ -264,8 +264,8 @@ func (t *twins) dropOldest(canWait bool) bool {
 	if at < 0 {
 		return false
 	}
-	if canWait { // its end takes milliseconds of the processor, which the next run needs more
-		_ = unix.Setpriority(unix.PRIO_PROCESS, t.kept[at].pid, 19)
+	if canWait {
+		t.kept[at].giveWay()
 	}
 	t.drop(t.kept[at])
 	return true
@@ -459,16 +459,16 @@ func (t *twins) goOn(k *Kernel) {
 	}
 	n.origin = &protocol.Origin{From: "twin", Run: n.moment.run, AtMS: n.at.UnixMilli(), Lost: []protocol.Lost{}}
 	t.promote(n)
+	t.want()
 	t.l.Tell(false)
 }
 
-// promote makes a twin the main kernel. Another one is forked from it.
+// promote makes a twin the main kernel.
 func (t *twins) promote(n *twin) {
 	t.kept = slices.DeleteFunc(t.kept, func(o *twin) bool { return o == n })
 	t.l.main = n.Kernel
 	t.l.set.Disk.ForgetKernel()
 	t.score()
-	t.want()
 }
 
 // find returns the twin from before a run, or the copy that the run left; nil: there is none.
