@@ -134,6 +134,9 @@ func (p *past) written(to Target) *snapshot {
 	return &snapshot{moment: &moment{run: to.Pin.After, pins: []string{to.Run}}, name: name, at: time.UnixMilli(to.Pin.AtMS)}
 }
 
+// restDelay is when a kernel that was gone back to is copied, unless a run comes first: behind the answer, and what is asked about it.
+const restDelay = 50 * time.Millisecond
+
 // GoBack exchanges the variables for earlier ones. over gets what was lost, where a kernel had to read them, or why nothing has changed.
 func (p *past) GoBack(to Target, over func(lost []protocol.Lost, total int, why string)) {
 	why, n, file := p.CannotGoBack(to), p.twins.find(to.Run), p.written(to)
@@ -144,7 +147,7 @@ func (p *past) GoBack(to Target, over func(lost []protocol.Lost, total int, why 
 		p.beginAnew()
 	case n != nil:
 		p.endFormer(p.twins.goTo(n))
-		p.twins.want()
+		p.l.set.After(restDelay, func() { p.want() })
 	case file != nil:
 		p.snapshots.goTo(file, over)
 		return
