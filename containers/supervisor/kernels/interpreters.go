@@ -74,9 +74,9 @@ func threadLimits() []string {
 }
 
 // nodeFlags are of Node 20 and later. Code that is stopped in the middle of a callback leaves the stack of async ids
-// behind; with the check on, Node aborts the process over that. The kernel's watcher collects garbage.
+// behind; with the check on, Node aborts the process over that.
 func nodeFlags() []string {
-	flags := []string{"--no-force-async-hooks-checks", "--expose-gc"}
+	flags := []string{"--no-force-async-hooks-checks"}
 	if heap := heapMegabytes(); heap > 0 {
 		flags = append(flags, "--max-old-space-size="+strconv.FormatInt(heap, 10))
 	}

@@ -5,7 +5,7 @@ import { KernelClient, newFolder } from './kernel_client.mjs';
 
 /** start gives a kernel with a heap of 512 MiB, which is sent interrupts for memory by when(report of its watcher). */
 async function start(t, when) {
-  const kernel = await KernelClient.start(t, newFolder(t), ['--max-old-space-size=512', '--expose-gc']);
+  const kernel = await KernelClient.start(t, newFolder(t), ['--max-old-space-size=512']);
   await kernel.watched;
   let n = 0;
   const interrupt = () => [3, 4].forEach((fd) => kernel.send({ type: 'interrupt', id: 'r1', n: ++n, reason: 'memory' }, fd));

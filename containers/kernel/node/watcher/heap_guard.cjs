@@ -77,7 +77,7 @@ class HeapGuard {
     return (await this.#ask('Runtime.getHeapUsage'))?.usedSize ?? 0;
   }
 
-  // Much of it can be garbage that V8 did not collect yet. The function is there with --expose-gc, and collects
+  // Much of it can be garbage that V8 did not collect yet. The function is from main.cjs, and collects
   // once and in a loop too; the inspector's command waits for the event loop, or collects many times over.
   async #collect() {
     const begin = performance.now();
