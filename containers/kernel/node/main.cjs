@@ -44,8 +44,10 @@ if (isMainThread) {
   v8.setFlagsFromString('--expose-gc');
   Object.defineProperty(globalThis, 'gc', { value: vm.runInNewContext('gc'), writable: true, configurable: true });
   v8.setFlagsFromString('--no-expose-gc');
+  const { Watch } = load('kernel/watch.cjs');
+  const watch = new Watch(__filename);
   const { Kernel } = load('kernel/kernel.cjs');
-  new Kernel(__filename).start();
+  new Kernel(watch).start();
 } else {
   const { Watcher } = load('watcher/watcher.cjs');
   new Watcher(workerData).start();

@@ -5,12 +5,10 @@ const fs = require('node:fs');
 const moduleApi = require('node:module');
 const net = require('node:net');
 const vm = require('node:vm');
-const workerThreads = require('node:worker_threads');
-const { getHeapStatistics, promiseHooks: { onInit } } = require('node:v8');
+const { promiseHooks: { onInit } } = require('node:v8');
 // It takes the timers as it finds them: later those would be the kernel's, and a time limit that
 // code gives a program would end with the run.
 require('node:child_process');
-const { Asker } = require('../common/ask.cjs');
 const { promiseThen, setImmediate } = require('./builtins.cjs');
 const { writeAll } = require('./bytes.cjs');
 const { Cell, readsAsObject } = require('./cell.cjs');
@@ -20,7 +18,7 @@ const { cutError, describeError, describeSyntaxError, formatStack } = require('.
 const { Evaluator, newSession } = require('./evaluator.cjs');
 const { EventLoop } = require('./event_loop.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
-const { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, RUNNING, RUNS, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
+const { ACKED, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, RUNNING, RUNS, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
 const { Frozen } = require('./frozen.cjs');
 const { defineGlobal, installKill, installLibraries, installModule } = require('./globals.cjs');
 const { Importer } = require('./importer.cjs');
@@ -44,12 +42,10 @@ const BACKGROUND_BYTES = 1 << 20; // of one frame
 // f<T>(x), say. A list is one of types behind "new", or where it has the name of one: else it may be of comparisons.
 const TYPE_ARGUMENTS = /\bnew\s+[\w$.]+<[^;<>=()]+>+\(|[\w$]<(?:[^;<>=(),]+|[^;<>=()]*\b(?:string|number|boolean|bigint|object|unknown|any|[A-Z]\w*)\b[^;<>=()]*)>+\(/;
 const MODULE_OR_ASSIGNMENT = /^#!|=|\+\+|--|\b(?:import|export|for)\b/;
-const { chdir } = process;
 
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
 class Kernel {
-  #file; // main.cjs
-  #heapLimit = heapLimit();
+  #watch;
   settings = { workDir: '/', outputBytes: 0, imageBytes: 0 }; // until init
   #context = new RunContext();
   #evaluator = new Evaluator();
@@ -59,8 +55,7 @@ class Kernel {
   #hasBegun = false; // a run, by the bytes that are being read
   #hasRun = false;
   #stdin = null; // each run's own, as that of each script: it is read once
-  #interruptState = new Int32Array(new SharedArrayBuffer(4 * CELLS));
-  #asker = null;
+  #interruptState;
   #pipes = new Pipes();
   #finished = ''; // the id of the last finished run
   #loaded = new Loaded('/');
@@ -70,8 +65,9 @@ class Kernel {
   #loop = null;
   #thrown = null; // the last exception out of a timer, with the timer's run
 
-  constructor(file) {
-    this.#file = file;
+  constructor(watch) {
+    this.#watch = watch;
+    this.#interruptState = watch.state;
   }
 
   start() {
@@ -81,32 +77,11 @@ class Kernel {
     } catch {
       // Not this machine's way, or refused: the supervisor is only less well protected.
     }
-    this.#startWatcher();
+    this.#watch.onError = (error) => this.#fail(`watcher: ${error?.stack}`);
     const session = newSession();
     this.post = session.post.bind(session);
     this.#installGlobals();
     this.#loop = new EventLoop(this.#openChannel());
-  }
-
-  #startWatcher() {
-    const channel = new workerThreads.MessageChannel();
-    const workerData = { interruptState: this.#interruptState.buffer, port: channel.port2, heapLimit: this.#heapLimit };
-    const worker = new workerThreads.Worker(this.#file, {
-      workerData,
-      transferList: [channel.port2],
-      argv: [],
-      // The parser is Node's own copy of acorn, which only this flag gives access to.
-      execArgv: ['--expose-internals'],
-    });
-    worker.unref();
-    // Without its watcher a kernel cannot be interrupted any more.
-    worker.on('error', (error) => {
-      if (error?.syscall !== 'uv_cwd') return void this.#fail(`watcher: ${error?.stack}`);
-      // Node asks for the working directory as a thread starts, and code had already removed it.
-      chdir('/');
-      this.#startWatcher();
-    });
-    this.#asker = new Asker(channel.port1, this.#interruptState.subarray(ANSWERED));
   }
 
   #fail(message) {
@@ -192,7 +167,7 @@ class Kernel {
     const { importer, post } = this;
     importer.failed = (error) => this.#nameFile(error);
     const variables = new Variables(post);
-    this.#frozen = new Frozen({ workDir, importer, post, variables, heapLimit: this.#heapLimit, constants: (names) => this.#translate({ what: 'constants', names }) ?? [] });
+    this.#frozen = new Frozen({ workDir, importer, post, variables, heapLimit: this.#watch.heapLimit, constants: (names) => this.#translate({ what: 'constants', names }) ?? [] });
     serveTypeScript((question) => this.#translate({ ...question, workDir }), (path, isAsked) => this.#loaded.add(path, isAsked), (path) => this.#loaded.read(path));
     this.send({ type: 'hello', pid: process.pid, version: process.version.slice(1), features: moduleApi.stripTypeScriptTypes ? ['typescript'] : [] });
     for (const name of preload) promiseThen(this.importer.call(name), undefined, () => {});
@@ -384,7 +359,7 @@ class Kernel {
   // places, map}, {error}, or null if there is nothing to translate. It blocks, so that nothing happens between a cell's
   // translation and its evaluation.
   #translate(question) {
-    return this.#asker.ask(question, TRANSLATE_MS);
+    return this.#watch.asker.ask(question, TRANSLATE_MS);
   }
 
   // use sets the translation of a cell, if there is one, and reports whether there was.
@@ -749,12 +724,6 @@ function newRun({ id, code = '', linger_ms: lingerMs = 2000 }) {
   const cell = new Cell(code);
   const unfinished = new Unfinished();
   return { id, cell, lingerMs, unfinished, finished: false, cancelled: false, isTold: false, isEnding: false, isDone: false, displays: [], warnings: new Map(), refused: null, tried: new Map(), promise: null, settled: null };
-}
-
-/** heapLimit returns V8's limit of the heap in bytes, from Node's flag or V8's default. */
-function heapLimit() {
-  const flag = /--max-old-space-size=(\d+)/.exec(process.execArgv.join(' '));
-  return flag === null ? getHeapStatistics().heap_size_limit : flag[1] * (1 << 20);
 }
 
 /** shorter cuts the texts of a run's outcome. */
