@@ -147,7 +147,11 @@ func (p *past) GoBack(to Target, over func(lost []protocol.Lost, total int, why 
 		p.beginAnew()
 	case n != nil:
 		p.endFormer(p.twins.goTo(n))
-		p.l.set.After(restDelay, func() { p.want() })
+		p.l.set.After(restDelay, func() {
+			if p.obstacle() == "" {
+				p.want()
+			}
+		})
 	case file != nil:
 		p.snapshots.goTo(file, over)
 		return
