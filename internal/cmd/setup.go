@@ -64,7 +64,7 @@ machine with Podman is made ready without a network.`,
 				return Usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))
 			}
 			return WithEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, _ *slog.Logger) error {
-				options := setup.Options{Base: base, Quick: quick, Rebuild: rebuild}
+				options := setup.Options{Base: base, Quick: quick && save == "", Rebuild: rebuild} // a file that is saved needs the whole image
 				if !build && !rebuild && base == "" {
 					options.Published = containers.PublishedImages()
 					options.Published.Registry = cmp.Or(registry, options.Published.Registry)
