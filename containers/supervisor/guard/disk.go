@@ -58,6 +58,7 @@ type Disk struct {
 	undo     *workdir.Undo
 	watch    *volume.Watch // nil: the work directory is unlimited, or cannot be used
 	timer    *loop.Timer
+	next     time.Time // when it fires; zero: it has fired
 	// base is where the runs that go on began, if that was over the limit; nil: it was not, or is not known yet, and
 	// then the first count shows it.
 	base *volume.Level
@@ -217,12 +218,16 @@ func (g *Disk) Forget() {
 // ForgetKernel is called when another kernel stays: earlier counts are not of that.
 func (g *Disk) ForgetKernel() { g.between = nil }
 
+// lookIn looks after a while, or earlier if that was requested before: runs that follow at once put it off no further.
 func (g *Disk) lookIn(d time.Duration) {
-	g.timer.Stop()
-	g.timer = g.loop.After(d, g.look)
+	if at := time.Now().Add(d); g.next.IsZero() || at.Before(g.next) {
+		g.timer.Stop()
+		g.next, g.timer = at, g.loop.After(d, g.look)
+	}
 }
 
 func (g *Disk) look() {
+	g.next = time.Time{}
 	g.watch.Look()
 	pause := volume.Tick
 	if g.session.IsIdle() && len(g.session.Programs(procs.Read())) == 0 {
