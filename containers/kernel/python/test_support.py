@@ -180,7 +180,6 @@ class Client:
         while self.run(code, fresh=True).result != "True":
             if time.monotonic() > deadline:
                 raise AssertionError("kernels did not get %r within %d s" % (names, PATIENCE))
-            time.sleep(0.2)  # runs without a pause make a machine busy, which puts imports off
 
     def close(self):
         for stream in (self.process.stdin, self.process.stdout):
