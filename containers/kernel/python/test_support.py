@@ -175,7 +175,8 @@ class Client:
 
     def wait_for_modules(self, *names):
         """Waits until new kernels have these modules loaded."""
-        code = "import sys; all(name in sys.modules for name in %r)" % (names,)
+        # Imports begin at the end of a run behind which the next kernel is ready: this one takes longer than a fork.
+        code = "import sys, time; time.sleep(0.3); all(name in sys.modules for name in %r)" % (names,)
         deadline = time.monotonic() + PATIENCE
         while self.run(code, fresh=True).result != "True":
             if time.monotonic() > deadline:
