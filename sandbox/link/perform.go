@@ -88,9 +88,6 @@ func (i *Interpreter) outcome(run *runs.Run, k *kernel.Kernel, done protocol.Don
 	if names := i.Dropped(done.Dropped); len(names) > 0 {
 		run.Note("There was no room for all checkpoints, so the oldest are gone: " + strings.Join(names, ", ") + ".")
 	}
-	for _, s := range i.NotKept(done.Stripped) {
-		run.Note(s.Path + " was written again without what it had: " + s.Why + ". restore_session brings it back.")
-	}
 	if m := done.Memory; m != nil && m.UsedBytes >= m.LimitBytes/2 { // else one allocation was larger than all memory
 		run.Note(memoryNote(m))
 	}

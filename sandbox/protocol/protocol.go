@@ -230,8 +230,6 @@ type Done struct {
 	NotKept []NotKept `json:"not_kept,omitempty"`
 	// Dropped are checkpoints that were dropped for want of room, if no answer has named them.
 	Dropped []string `json:"dropped,omitempty"`
-	// Stripped are documents that the run wrote again, at most 5, and in Why the parts that they had and have no more.
-	Stripped []NotKept `json:"stripped,omitempty"`
 }
 
 // Origin is the origin of a kernel's variables, unless it began empty.

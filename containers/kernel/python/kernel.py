@@ -97,6 +97,10 @@ class Kernel:
             "sympy.interactive.printing": self._hook_sympy,
             "tqdm.notebook": plain_bars,
             "vl_convert": lambda module: import_seldom("charts").hook_vl_convert(module),
+            "docx.document": lambda module: import_seldom("losses").hook(module.Document, self.notices),
+            "openpyxl.workbook.workbook": lambda module: import_seldom("losses").hook(module.Workbook, self.notices),
+            "pandas.io.excel._base": lambda module: import_seldom("losses").hook(module.ExcelWriter, self.notices, "__init__"),
+            "pptx.presentation": lambda module: import_seldom("losses").hook(module.Presentation, self.notices),
             "PIL.Image": hook_images,
             "PIL.ImageShow": lambda module: module.register(Viewer(self.displays), 0),
         }

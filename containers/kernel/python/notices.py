@@ -3,10 +3,12 @@
 import os
 import re
 import sys
+import time
 
 from imports import OWN, is_installed
 
 MOST_HELD = 1000
+COARSE = 5  # the clock of files' times
 LOOKED_AT = "<cell>"  # the name of code parsed for a look, and parsed again to run
 _LOOKED_AT = (LOOKED_AT, "<>")  # the other is IPython's
 # What pandas says of its own readers, of which nothing follows for the data.
@@ -85,8 +87,13 @@ class Notices:
         entry[0] += 1
         entry[3] = entry[3] or text != entry[2]
 
+    def at_end(self, key, form):
+        """Writes a form's text at the end of the run: the first form of each key."""
+        if self.holds:
+            self.held.setdefault(key, [0, form, "", False])
+
     def begin_run(self):
-        self.holds = True
+        self.holds, self.begun = True, time.clock_gettime(COARSE)
 
     def end_run(self):
         self.holds = False

@@ -172,23 +172,6 @@ func (r *run) awaitsPages(d *protocol.Done) bool {
 	return false
 }
 
-// awaitsDocuments reports whether the answer waits for a look at the documents that the run wrote again, with which finish is called again.
-func (r *run) awaitsDocuments(d *protocol.Done) bool {
-	rs := r.rs
-	if r.compared || r.answer != nil || d.Status == "killed" || !rs.Undo.HasDocuments() {
-		return false
-	}
-	r.dropTimers()
-	r.compared, r.answer = true, d
-	rs.Undo.Stripped(func(list []protocol.NotKept) {
-		if rs.all[r.ID] == r {
-			d.Stripped, r.answer = list, nil
-			r.finish(d)
-		}
-	})
-	return true
-}
-
 // Settle ends a run whose code is over, and reports whether it is.
 func (r *run) Settle() bool {
 	if d := r.answer; d != nil {
@@ -201,7 +184,7 @@ func (r *run) Settle() bool {
 // finish answers a run.
 func (r *run) finish(d *protocol.Done) {
 	l, rs := r.l, r.rs
-	if r.awaitsDocuments(d) || r.awaitsPages(d) {
+	if r.awaitsPages(d) {
 		return
 	}
 	r.dropTimers()

@@ -42,8 +42,7 @@ type run struct {
 	oomSeen        int64       // programs that the memory limit had killed before
 	condemned      bool        // killed because it ignored that
 	timers         map[string]*loop.Timer
-	answer         *protocol.Done // which waits for pictures, or a look at documents; nil: the code goes on
-	compared       bool           // the documents that it wrote again
+	answer         *protocol.Done // which waits for pictures; nil: the code goes on
 	reported       [2]int64       // counts of the last progress message
 	reportedAt     time.Time
 }

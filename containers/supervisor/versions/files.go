@@ -8,10 +8,8 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"sync/atomic"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/office"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +40,6 @@ type files struct {
 	now       map[string]*entry
 	dirty     map[string]bool // paths whose entries the log does not have
 	round     int             // of looking
-	documents atomic.Int64    // among them
 }
 
 // change is what was at a path; nothing if Was is nil.
@@ -100,16 +97,10 @@ func (e *entry) isLike(o *entry) bool {
 func (f *files) set(path string, e *entry) change {
 	was := f.now[path]
 	f.dirty[path] = true
-	if was != nil && office.Is(path) {
-		f.documents.Add(-1)
-	}
 	if e == nil {
 		delete(f.now, path)
 	} else {
 		f.now[path] = e
-		if office.Is(path) {
-			f.documents.Add(1)
-		}
 	}
 	if e != nil && was != nil && e.Size == was.Size && e.Mtime == was.Mtime {
 		e.likely = cmp.Or(was.ID, was.likely)

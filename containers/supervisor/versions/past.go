@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/office"
 	"golang.org/x/sys/unix"
 )
 
@@ -242,31 +241,6 @@ func (s *Store) content(e *entry) (*os.File, error) {
 		return nil, &NotKeptError{why}
 	}
 	return file, err
-}
-
-// HasDocuments reports whether there were office documents behind the last run.
-func (s *Store) HasDocuments() bool { return s.documents.Load() > 0 }
-
-// Rewritten calls a function for the office documents that are not as behind the last run, as they were and are.
-func (s *Store) Rewritten(each func(path string, was, is *os.File)) {
-	s.do(func() {
-		for path, e := range s.now {
-			if e.kind() != unix.S_IFREG || !office.Is(path) {
-				continue
-			}
-			if same, err := s.openFile(e); err == nil {
-				_ = same.Close()
-			} else if was, err := s.copies.read(e.ID, e.Size); err == nil {
-				dir, rest := s.at(path)
-				if fd, err := openBelow(dir, rest, unix.O_RDONLY|unix.O_NONBLOCK); err == nil {
-					is := os.NewFile(uintptr(fd), path)
-					each(path, was, is)
-					_ = is.Close()
-				}
-				_ = was.Close()
-			}
-		}
-	})
 }
 
 // Of returns the versions of the file at the first of these paths that has any, the newest first.

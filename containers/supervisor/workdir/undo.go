@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bounds"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/loop"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/office"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/volume"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -46,10 +44,7 @@ func NewUndo(l loop.Loop, server *door.Server, settings *bounds.Settings) *Undo 
 	return &Undo{loop: l, server: server, settings: settings}
 }
 
-const (
-	undoFiles    = 10_000 // that the versions may be
-	mostStripped = 5      // documents that an answer names
-)
+const undoFiles = 10_000 // that the versions may be
 
 // Open begins to keep versions of the files in a folder.
 func (u *Undo) Open(w *Dir) {
@@ -234,22 +229,6 @@ func (u *Undo) Dropped() []string {
 		return nil
 	}
 	return u.store.Lost()
-}
-
-// HasDocuments reports whether there were documents behind the last run.
-func (u *Undo) HasDocuments() bool { return u.store != nil && u.store.HasDocuments() }
-
-// Stripped lists the documents that have fewer parts than before the run, and calls back with them.
-func (u *Undo) Stripped(tell func([]protocol.NotKept)) {
-	go func() {
-		var list []protocol.NotKept
-		u.store.Rewritten(func(path string, was, is *os.File) {
-			if gone := office.Gone(was, is); len(gone) > 0 && len(list) < mostStripped {
-				list = append(list, protocol.NotKept{Path: bounds.Clean(path, bounds.MaxNamed), Why: strings.Join(gone, ", ")})
-			}
-		})
-		u.loop.Post(func() { tell(list) })
-	}()
 }
 
 // GiveWay drops the versions, and reports whether there are any.
