@@ -5,14 +5,17 @@ It is started as ``python3 -I document.py`` in the session's container, reads on
 are hostile, so they are read here: all they can do is to end this program, or to lie.
 """
 
+import itertools
 import json
 import os
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
 import textwrap
+import unicodedata
 
 sys.path.append(os.path.dirname(os.path.abspath(__file__)))
 
@@ -40,22 +43,51 @@ def pdf(path):
         try:
             text = pages[at].get_textpage().get_text_bounded()
         except pypdfium2.PdfiumError:  # a page that is damaged costs no other
+            damaged.add(at)
             return ""
         # A hyphen at the end of a line.
         return re.sub(r"\x02(\w?)", lambda found: found[1] if found[1].islower() else "-" + found[1], text)
 
-    pages, laid, is_empty = pypdfium2.PdfDocument(path), laid_out(path), True
+    def pictured(at):
+        """What is to be said of a page that is a picture, all or most of it."""
+        if at in damaged:
+            return "[this page is damaged and cannot be read]\n"
+        width, height = pages[at].get_size()
+        boxes, is_drawn = [(0, 0, 0, 0)], False
+        for part in itertools.islice(pages[at].get_objects(), MOST_DRAWN):
+            is_drawn = is_drawn or part.type != pypdfium2.raw.FPDF_PAGEOBJ_TEXT
+            if part.type == pypdfium2.raw.FPDF_PAGEOBJ_IMAGE:
+                boxes.append(part.get_bounds())
+        largest = max((right - left) * (top - bottom) for left, bottom, right, top in boxes)
+        if not page and is_drawn or largest > width * height / 2:
+            way = f": pdftoppm -f {at + 1} -l {at + 1} -r 100 -png {shlex.quote(path)} page draws it" if not told else ""
+            told.append(at)  # the way is told once
+            return f"[{'most of this page is ' * bool(page)}a picture without text{way}]\n"
+        return ""
+
+    pages, laid, is_empty, damaged, told = pypdfium2.PdfDocument(path), laid_out(path), True, set(), []
     yield from marked(path)
+    if names := [pages.get_attachment(at).get_name() for at in range(min(pages.count_attachments(), MOST_ATTACHED))]:
+        yield "--- attached files ---\n" + "".join(f"{name}\n" for name in names) + f"[pdfdetach -saveall -o output {shlex.quote(path)} saves them]\n"
     for at in range(max(len(pages), len(laid))):
         page, other = drawn(at), laid[at] if at < len(laid) else ""
         # Poppler lacks the tables of some Chinese, Japanese and Korean fonts.
         if (not page or has_tables(other)) and letters(page) <= 1.2 * letters(other):
             page = other
+        page = FORMS.sub(lambda form: unicodedata.normalize("NFKC", form[0]).lstrip(" \u0640"), page)
         page = re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in textwrap.dedent(page).splitlines())).strip("\n")
         is_empty = is_empty and not page
-        yield f"--- page {at + 1} ---\n{page}\n"
+        note = pictured(at) if letters(page) < FEW_LETTERS and at < len(pages) else ""
+        yield f"--- page {at + 1} ---\n{page}\n{note}"
     if is_empty:
         yield "[no page has text: pdftoppm -r 100 -png draws them as pictures]\n"
+
+
+# Letters in the forms of their glyphs, which no search finds: Latin and Armenian ligatures, Hebrew with points, Arabic.
+FORMS = re.compile("[\ufb00-\ufdff\ufe70-\ufefc]")
+FEW_LETTERS = 100  # of a page that is a picture otherwise
+MOST_DRAWN = 2_000  # parts of such a page that are looked at
+MOST_ATTACHED = 100
 
 
 def laid_out(path):
@@ -84,10 +116,13 @@ def marked(path):
         import pypdf
 
         reader = pypdf.PdfReader(path)
-        fields = [f"{name}: {value}\n" for name, field in (reader.get_fields() or {}).items() if (value := filled(field.get("/V")))]
+        fields = [f"{name}: {value}\n" for name, field in (reader.get_fields() or {}).items() if (value := filled(field))]
         remarks = []
         for number, page in enumerate(reader.pages, 1):
             for remark in (each.get_object() for each in page.annotations or ()):
+                if remark.get("/Subtype") == "/FileAttachment":
+                    named = remark.get("/FS", {}).get_object()
+                    remarks.append(f"page {number}, attached file: {named.get('/UF') or named.get('/F') or 'without a name'}\n")
                 if remark.get("/Subtype") not in ("/Popup", "/Widget", "/Link") and remark.get("/Contents"):
                     remarks.append(f"page {number}, {remark.get('/T', '')}: {remark['/Contents']}\n")
     except Exception:
@@ -97,11 +132,17 @@ def marked(path):
             yield f"--- {title} ---\n" + "".join(lines)
 
 
-def filled(value):
-    """The value of a form's field: a text, a name such as /Yes, or several."""
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return value.removeprefix("/") if isinstance(value, str) and value != "/Off" else ""
+BUTTON = 1 << 16  # a field of a form that is one to press
+
+
+def filled(field):
+    """The value of a form's field as it is shown: a text, a name such as /Yes or /Off, or several."""
+    value = field.get("/V")
+    if value is None and field.get("/FT") == "/Btn" and not int(field.get("/Ff", 0)) & BUTTON and "/_States_" in field:
+        value = "/Off"
+    shown = {str(option[0]): str(option[1]) for option in field.get("/Opt", ()) if isinstance(option, list) and len(option) > 1}
+    values = [shown.get(str(one), str(one)) for one in (value if isinstance(value, list) else [value])]
+    return ", ".join(one.removeprefix("/") for one in values) if isinstance(value, (list, str)) else ""
 
 
 # The keys of an output up to nbformat 3; later ones use a MIME bundle.
@@ -232,6 +273,7 @@ READERS = {
     "application/x-xz": compressed,
     "application/zstd": compressed,
 }
+document_office.READERS = READERS
 
 
 def read(path, mime, limit):

@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import tempfile
 import zipfile
 from xml.etree import ElementTree
 
@@ -9,6 +10,9 @@ UNPACKED_BYTES = 200 << 20  # of all that is in a document
 MANIFEST = "META-INF/manifest.xml"
 SAME_ROW = 250_000  # a slide's shapes whose tops are as near stand side by side, in 914,400ths of an inch
 MOST_SPACES = 100  # of one element
+MOST_CHUNK, MOST_DEEP = 50 << 20, 2  # bytes of a document in a document, and how deep they are read
+READERS = {}  # of files by their type: document.py has them
+WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
 
 class Refused(Exception):
@@ -58,6 +62,11 @@ class Package:
 
     def of_kind(self, name, kind):
         return [part for found, part in self.related(name).values() if found == kind and part in self.names]
+
+    def type_of(self, name):
+        """The declared type of a part."""
+        kinds = {found.get("PartName") or "." + found.get("Extension", "").lower(): found.get("ContentType") for found in self.xml("[Content_Types].xml")}
+        return kinds.get("/" + name) or kinds.get("." + name.rpartition(".")[2].lower()) or ""
 
     def main(self, usual):
         """The part that is the document."""
@@ -121,8 +130,10 @@ class Text:
             beside, self.aside = self.aside, outer
             yield from beside
         elif name in ("tr", "table-row"):
-            cells = [cell for child in element for cell in ([child] if local(child) in CELLS else each(child, "tc"))]
+            cells = [cell for child in element for cell in ([child] if local(child) in CELLS or choice(child) else each(child, "tc"))]
             yield " | ".join(" ".join(line.strip() for line in self.lines(cell)) for cell in cells) + "\n"
+        elif name == "sdt" and (chosen := choice(element)):
+            yield chosen + "\n"
         elif name not in LEFT_OUT:
             if self.mixed and name == "page":
                 self.pages += 1
@@ -132,8 +143,10 @@ class Text:
                 yield from self.lines(child)
 
     def beside(self, element, name):
-        """The lines of what is drawn."""
-        if name in ("docPr", "cNvPr") and "/picture}" not in element.tag and element.get("descr", "").strip():
+        """The lines of what is drawn, and of a document in the document."""
+        if name == "altChunk":
+            yield from chunk(self.package, self.package.related(self.part).get(attribute(element, "id"), ("", ""))[1])
+        elif name in ("docPr", "cNvPr") and "/picture}" not in element.tag and element.get("descr", "").strip():
             yield f"[picture: {' '.join(element.get('descr').split())}]\n"
         elif name in ("title", "desc") and ":svg-" in element.tag:
             yield f"[picture: {' '.join(''.join(element.itertext()).split())}]\n"
@@ -150,6 +163,10 @@ class Text:
         name = local(element)
         if name in NOTES:
             return NOTES[name].format(attribute(element, "id"))
+        if name == "sym":
+            return symbol(attribute(element, "char"), attribute(element, "font"))
+        if name in ("fldChar", "sdt") and (chosen := choice(element)):
+            return chosen
         if FORMULA.search(element.tag) and (text := self.formula(element, name)) is not None:
             return text
         text = SPACES.get(name, "")
@@ -217,6 +234,84 @@ class Text:
         for holder in each(shape, "ph"):
             return spots.get(holder.get("idx")) or spots.get(holder.get("type"), (0, 0))
         return 0, 0
+
+
+def choice(element):
+    """The state of a form's box, or the choice of its list; "": it is none."""
+    settings = next((child for child in element if local(child) in ("ffData", "sdtPr")), ())
+    for kind in settings:
+        found = {local(one): attribute(one, "val", "1") for one in kind}
+        if local(kind) in ("checkBox", "checkbox"):
+            return "☒" if found.get("checked", found.get("default", "0")) in ("1", "true", "on") else "☐"
+        if local(kind) == "ddList":
+            entries, chosen = [attribute(one, "val") for one in kind if local(one) == "listEntry"], found.get("result", found.get("default", "0"))
+            return entries[int(chosen)] if int(chosen) < len(entries) else ""
+    return ""
+
+
+# Symbols of fonts without a public table, by their numbers.
+DINGBATS = {
+    "Wingdings": {
+        0x4A: "☺", 0x4C: "☹", 0x6C: "●", 0x6E: "■", 0x6F: "☐", 0x71: "❑", 0x76: "❖", 0x9F: "•", 0xA7: "▪", 0xA8: "☐", 0xD8: "➢", 0xDF: "←", 0xE0: "→",
+        0xE1: "↑", 0xE2: "↓", 0xE8: "➔", 0xF0: "⇨", 0xFB: "✗", 0xFC: "✓", 0xFD: "☒", 0xFE: "☑",
+    },
+    "Wingdings 2": {0x4F: "✗", 0x50: "✓", 0x51: "☒", 0x52: "☑", 0x53: "☒", 0xA3: "☐"},
+}
+
+
+def symbol(number, font):
+    """A character by its number in a font; one of a font of symbols that is not known here is named."""
+    at = int(number or "0", 16)
+    known = DINGBATS.get(font, {}).get(at & 0xFF)
+    if font == "Symbol" and at & 0xFF > 0x20:
+        try:
+            from pypdf._codecs import charset_encoding
+
+            known = charset_encoding["/Symbol"][at & 0xFF]
+        except (ImportError, LookupError):
+            pass
+    if known and not "\ue000" <= known <= "\uf8ff":
+        return known
+    is_plain = 0x20 < at < 0xD800 and not re.match("Symbol|Wingdings|Webdings", font)
+    return chr(at) if is_plain else f"[symbol {number} of {font or 'a font without a name'}]"
+
+
+depth = 0  # of the document that is read, in others
+
+
+def chunk(package, part):
+    """The text of a document that stands in another one: a page, a letter, plain text, or what else can be read."""
+    global depth
+    from document_letters import decoded, page_text
+
+    size = package.archive.getinfo(part).file_size if part in package.names else 0
+    kind, why = package.type_of(part), "its text is not read"
+    if depth == MOST_DEEP or not 0 < size <= MOST_CHUNK:
+        yield f"[part {part}: {kind or 'not there'}, {size} bytes; it is {'too deep' if depth == MOST_DEEP else 'empty or too large'} to be read]\n"
+        return
+    data, depth = package.archive.read(part), depth + 1
+    try:
+        mime = "text/rtf" if data.startswith(b"{\\rtf") else "message/rfc822" if re.match(rb"(?i)\s*(mime-version|from|subject|message-id):", data) else kind
+        reader = READERS.get(WORD if data.startswith(b"PK\3\4") else mime)
+        if reader:
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(data)
+                file.flush()
+                yield from reader(file.name)
+            return
+        if "html" in kind or "text/" in kind and not mime.endswith("rtf") or "xml" in kind:
+            named = re.search(rb"(?i)charset\s*=\s*[\"']?([\w-]+)", data[:2048])
+            charsets = ["utf-16"] if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ["utf-8-sig", *([named[1].decode()] if named else ())]
+            text = decoded(data, *charsets)
+            yield text.replace("\r\n", "\n").rstrip("\n") + "\n" if kind == "text/plain" else page_text(text)
+            return
+    except MemoryError:
+        raise
+    except Exception as error:
+        why = f"it cannot be read: {getattr(error, 'error', '') or type(error).__name__}"
+    finally:
+        depth -= 1
+    yield f"[part {part}: {kind}, {size} bytes; {why}]\n"
 
 
 def spot(offset):

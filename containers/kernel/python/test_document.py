@@ -104,6 +104,54 @@ class ReadsDocuments(unittest.TestCase):
                 answer = self.read(word(f'<w:p xmlns:m="{math}">{body}</w:p>'), WORD)
                 self.assertEqual(answer.get("text", answer), want + "\n")
 
+    def test_forms_and_symbols(self):
+        r, p = "<w:r>{}</w:r>".format, "<w:p>{}</w:p>".format
+        box = '<w:fldChar w:fldCharType="begin"><w:ffData><w:checkBox><w:default w:val="{}"/>{}</w:checkBox></w:ffData></w:fldChar>'.format
+        control = '<w:sdt xmlns:w14="w14"><w:sdtPr><w14:checkbox><w14:checked w14:val="{}"/></w14:checkbox></w:sdtPr><w:sdtContent>{}</w:sdtContent></w:sdt>'.format
+        entries = '<w:listEntry w:val="small"/><w:listEntry w:val="large"/></w:ddList></w:ffData></w:fldChar>'
+        symbol = '<w:sym w:font="{}" w:char="{}"/>'.format
+        text = r("<w:t>R</w:t>")
+        for body, want in (
+            (p(r(box(0, "<w:checked/>")) + r(box(1, "")) + r(box(1, '<w:checked w:val="0"/>'))), "☒☒☐\n"),
+            (p(r('<w:fldChar><w:ffData><w:ddList><w:result w:val="1"/>' + entries) + r("<w:fldChar><w:ffData><w:ddList>" + entries)), "largesmall\n"),
+            (p(control(1, text) + control(0, text)) + control(1, p(text)), "☒☐\n☒\n"),
+            ("<w:tr><w:tc>" + p(text) + "</w:tc>" + control(0, "<w:tc>" + p(text) + "</w:tc>") + "</w:tr>", "R | ☐\n"),
+            (p(r(symbol("Wingdings", "F0FE") + symbol("Wingdings 2", "0053") + symbol("Arial", "20AC"))), "☑☒€\n"),
+            (p(r(symbol("Webdings", "F04A"))), "[symbol F04A of Webdings]\n"),
+        ):
+            with self.subTest(want):
+                answer = self.read(word(body), WORD)
+                self.assertEqual(answer.get("text", answer), want)
+
+    def test_documents_in_a_document(self):
+        def holder(name, content, kind):
+            body = '<w:body xmlns:w="w" xmlns:r="r"><w:p><w:r><w:t>above</w:t></w:r></w:p><w:altChunk r:id="c"/></w:body>'
+            made = io.BytesIO(zipped(word__document=body, word___rels__document_xml_rels=f'<s><r Id="c" Type="x/aFChunk" Target="{name}"/></s>'))
+            with zipfile.ZipFile(made, "a") as archive:
+                archive.writestr("word/" + name, content)
+                archive.writestr("[Content_Types].xml", f'<t><Default Extension="{name[2:]}" ContentType="{kind}"/></t>')
+            return made.getvalue()
+
+        page = "<p>caf\u00e9</p><p>two</p>"
+        mht = "MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=b\r\n\r\n--b\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + page + "\r\n--b--\r\n"
+        inner = [word("<w:p><w:r><w:t>inside</w:t></w:r></w:p>")]
+        for _ in range(3):
+            inner.append(holder("c.docx", inner[-1], WORD))
+        for content, want in (
+            (holder("c.html", page, "text/html"), "above\ncafé\ntwo\n"),
+            (holder("c.html", page.encode("utf-16"), "application/xhtml+xml"), "above\ncafé\ntwo\n"),
+            (holder("c.html", "<meta charset=latin1>".encode() + page.encode("latin1"), "text/html"), "above\ncafé\ntwo\n"),
+            (holder("c.mht", mht, "message/rfc822"), "above\n\ncafé\ntwo\n"),
+            (holder("c.txt", "<b>\r\n", "text/plain"), "above\n<b>\n"),
+            (inner[2], "above\nabove\ninside\n"),
+            (inner[3], f"above\nabove\nabove\n[part word/c.docx: {WORD}, {len(inner[0])} bytes; it is too deep to be read]\n"),
+            (holder("c.bin", b"\0\1", "x/y"), "above\n[part word/c.bin: x/y, 2 bytes; its text is not read]\n"),
+            (holder("c.docx", b"PK\3\4", WORD), f"above\n[part word/c.docx: {WORD}, 4 bytes; it cannot be read: BadZipFile]\n"),
+        ):
+            with self.subTest(want):
+                answer = self.read(content, WORD)
+                self.assertEqual(answer.get("text", answer), want)
+
     def test_charts_are_tables(self):
         series = "<ser><tx><f>A1</f><v>{}</v></tx><cat><pt idx='0'><v>Q1</v></pt><pt idx='2'><v>Q3</v></pt></cat><val><pt idx='0'><v>{}</v></pt><pt idx='2'><v>4</v></pt></val></ser>"
         made = zipped(

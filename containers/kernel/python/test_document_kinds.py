@@ -170,6 +170,37 @@ def write_pdf():
     c.save()
 
 
+def write_invoice():
+    import matplotlib
+    import pypdf
+    from PIL import Image
+    from reportlab.pdfbase import pdfmetrics
+    from reportlab.pdfbase.ttfonts import TTFont
+    from reportlab.pdfgen import canvas
+
+    pdfmetrics.registerFont(TTFont("Sans", matplotlib.get_data_path() + "/fonts/ttf/DejaVuSans.ttf"))
+    Image.new("RGB", (600, 800), "gray").save("gray.png")
+    c = canvas.Canvas("scans.pdf")
+    for text, is_scan in ("one", False), ("", True), ("", False), ("7", True), ("\ufb01ve \ufb04", False):
+        c.setFont("Sans", 12)
+        if is_scan:
+            c.drawImage("gray.png", 0, 0)
+        c.drawString(72, 700, text)
+        c.showPage()
+    c.save()
+    c = canvas.Canvas("arabic.pdf")
+    c.setFont("Sans", 14)
+    for n in range(8):
+        for at, text in (60, "\ufee3\ufeae\ufea3\ufe92\ufe8e"[::-1]), (250, str(100 + n)), (420, "\ufb01ve"):
+            c.drawString(at, 750 - 25 * n, text)
+    c.acroForm.checkbox(name="smoker", checked=False)
+    c.acroForm.choice(name="size", options=[("large", "2"), ("small", "1")], value="2")
+    c.save()
+    writer = pypdf.PdfWriter(clone_from="a.pdf")
+    writer.add_attachment("factur-x.xml", b"<invoice/>")
+    writer.write("an invoice.pdf")
+
+
 def write_tables():
     import sqlite3
 
@@ -218,7 +249,7 @@ class Kinds(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         with contextlib.chdir(cls.folder):
-            for make in write_word, write_sheets, write_binary_sheets, write_text, write_pdf, write_tables, write_packed:
+            for make in write_word, write_sheets, write_binary_sheets, write_text, write_pdf, write_invoice, write_tables, write_packed:
                 make()
 
     def read(self, name):
@@ -240,6 +271,13 @@ class Kinds(unittest.TestCase):
             ("a.odt", "Title\none two three\n"),
             ("a.pdf", "--- page 1 ---\npage with number 1\n--- page 2 ---\npage with number 2\n"),
             ("row.pdf", "--- fields of the form ---\nwho: Ada\npaid: Yes\n--- page 1 ---\n", "BAIN, J   DIRECTOR   37.96\n"),
+            (
+                "scans.pdf",
+                "one\n--- page 2 ---\n\n[a picture without text: pdftoppm -f 2 -l 2 -r 100 -png scans.pdf page draws it]\n--- page 3 ---\n\n"
+                "--- page 4 ---\n7\n[most of this page is a picture without text]\n--- page 5 ---\nfive ffl\n",
+            ),
+            ("arabic.pdf", "smoker: Off\nsize: large\n", "مرحبا", " 107 ", " five\n"),
+            ("an invoice.pdf", "--- attached files ---\nfactur-x.xml\n[pdfdetach -saveall -o output 'an invoice.pdf' saves them]\n--- page 1 ---\n"),
             ("divided.pdf", "a line divides, and Anna-Lena\n"),
             ("open.pdf", "page with number 2"),
             ("turned.pdf", "left     right\n\nlefter   righter\n--- page 2 ---\n", "שלום"),
@@ -258,6 +296,14 @@ class Kinds(unittest.TestCase):
                 answer = self.read(name)
                 for part in wanted:
                     self.assertIn(part, answer.get("text", str(answer)))
+
+    def test_the_way_to_pictures_and_attached_files(self):
+        pathlib.Path(self.folder, "output").mkdir()
+        for name in "scans.pdf", "an invoice.pdf":
+            told = re.search(r"\[.*?(pdf(?:toppm|detach) .*) (?:draws|saves) ", self.read(name)["text"])[1]
+            subprocess.run(told, shell=True, check=True, cwd=self.folder)
+        self.assertTrue(pathlib.Path(self.folder, "page-2.png").exists())
+        self.assertEqual(pathlib.Path(self.folder, "output", "factur-x.xml").read_text(), "<invoice/>")
 
     def test_what_cannot_be_read(self):
         for name, want in (
