@@ -5,6 +5,7 @@ It is started as ``python3 -I document.py`` in the session's container, reads on
 are hostile, so they are read here: all they can do is to end this program, or to lie.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -54,10 +55,11 @@ def pdf(path):
             return "[this page is damaged and cannot be read]\n"
         width, height = pages[at].get_size()
         boxes, is_drawn = [(0, 0, 0, 0)], False
-        for part in itertools.islice(pages[at].get_objects(), MOST_DRAWN):
-            is_drawn = is_drawn or part.type != pypdfium2.raw.FPDF_PAGEOBJ_TEXT
-            if part.type == pypdfium2.raw.FPDF_PAGEOBJ_IMAGE:
-                boxes.append(part.get_bounds())
+        with contextlib.suppress(pypdfium2.PdfiumError):
+            for part in itertools.islice(pages[at].get_objects(), MOST_DRAWN):
+                is_drawn = is_drawn or part.type != pypdfium2.raw.FPDF_PAGEOBJ_TEXT
+                if part.type == pypdfium2.raw.FPDF_PAGEOBJ_IMAGE:
+                    boxes.append(part.get_bounds())
         largest = max((right - left) * (top - bottom) for left, bottom, right, top in boxes)
         if not page and is_drawn or largest > width * height / 2:
             way = f": pdftoppm -f {at + 1} -l {at + 1} -r 100 -png {shlex.quote(path)} page draws it" if not told else ""
@@ -67,7 +69,10 @@ def pdf(path):
 
     pages, laid, is_empty, damaged, told = pypdfium2.PdfDocument(path), laid_out(path), True, set(), []
     yield from marked(path)
-    if names := [pages.get_attachment(at).get_name() for at in range(min(pages.count_attachments(), MOST_ATTACHED))]:
+    names = []
+    with contextlib.suppress(pypdfium2.PdfiumError):
+        names.extend(pages.get_attachment(at).get_name() for at in range(min(pages.count_attachments(), MOST_ATTACHED)))
+    if names:
         yield "--- attached files ---\n" + "".join(f"{name}\n" for name in names) + f"[pdfdetach -saveall -o output {shlex.quote(path)} saves them]\n"
     for at in range(max(len(pages), len(laid))):
         page, other = drawn(at), laid[at] if at < len(laid) else ""

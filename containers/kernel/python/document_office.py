@@ -245,7 +245,7 @@ def choice(element):
             return "☒" if found.get("checked", found.get("default", "0")) in ("1", "true", "on") else "☐"
         if local(kind) == "ddList":
             entries, chosen = [attribute(one, "val") for one in kind if local(one) == "listEntry"], found.get("result", found.get("default", "0"))
-            return entries[int(chosen)] if int(chosen) < len(entries) else ""
+            return entries[int(chosen)] if re.fullmatch("[0-9]{1,9}", chosen) and int(chosen) < len(entries) else "[a choice that is not in its list]"
     return ""
 
 
@@ -261,7 +261,7 @@ DINGBATS = {
 
 def symbol(number, font):
     """A character by its number in a font; one of a font of symbols that is not known here is named."""
-    at = int(number or "0", 16)
+    at = int(number, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", number) else 0
     known = DINGBATS.get(font, {}).get(at & 0xFF)
     if font == "Symbol" and at & 0xFF > 0x20:
         try:
@@ -272,7 +272,7 @@ def symbol(number, font):
             pass
     if known and not "\ue000" <= known <= "\uf8ff":
         return known
-    is_plain = 0x20 < at < 0xD800 and not re.match("Symbol|Wingdings|Webdings", font)
+    is_plain = (0x20 < at < 0x7F or 0xA0 <= at < 0xD800) and not re.search("(?i)symbol|ding|^WP ", font)
     return chr(at) if is_plain else f"[symbol {number} of {font or 'a font without a name'}]"
 
 

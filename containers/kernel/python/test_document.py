@@ -114,10 +114,11 @@ class ReadsDocuments(unittest.TestCase):
         for body, want in (
             (p(r(box(0, "<w:checked/>")) + r(box(1, "")) + r(box(1, '<w:checked w:val="0"/>'))), "☒☒☐\n"),
             (p(r('<w:fldChar><w:ffData><w:ddList><w:result w:val="1"/>' + entries) + r("<w:fldChar><w:ffData><w:ddList>" + entries)), "largesmall\n"),
+            (p(r('<w:fldChar><w:ffData><w:ddList><w:result w:val="٣x"/>' + entries) + r(symbol("Symbol", "zz"))), "[a choice that is not in its list][symbol zz of Symbol]\n"),
             (p(control(1, text) + control(0, text)) + control(1, p(text)), "☒☐\n☒\n"),
             ("<w:tr><w:tc>" + p(text) + "</w:tc>" + control(0, "<w:tc>" + p(text) + "</w:tc>") + "</w:tr>", "R | ☐\n"),
             (p(r(symbol("Wingdings", "F0FE") + symbol("Wingdings 2", "0053") + symbol("Arial", "20AC"))), "☑☒€\n"),
-            (p(r(symbol("Webdings", "F04A"))), "[symbol F04A of Webdings]\n"),
+            (p(r(symbol("Webdings", "F04A") + symbol("WP TypographicSymbols", "0041"))), "[symbol F04A of Webdings][symbol 0041 of WP TypographicSymbols]\n"),
         ):
             with self.subTest(want):
                 answer = self.read(word(body), WORD)
