@@ -73,7 +73,8 @@ def pdf(path):
     with contextlib.suppress(pypdfium2.PdfiumError):
         names.extend(pages.get_attachment(at).get_name() for at in range(min(pages.count_attachments(), MOST_ATTACHED)))
     if names:
-        yield "--- attached files ---\n" + "".join(f"{name}\n" for name in names) + f"[pdfdetach -saveall -o output {shlex.quote(path)} saves them]\n"
+        folders = shlex.join(sorted({f"output/{name}".rpartition("/")[0] for name in names}))
+        yield "--- attached files ---\n" + "".join(f"{name}\n" for name in names) + f"[mkdir -p {folders} && pdfdetach -saveall -o output {shlex.quote(path)} saves them]\n"
     for at in range(max(len(pages), len(laid))):
         page, other = drawn(at), laid[at] if at < len(laid) else ""
         # Poppler lacks the tables of some Chinese, Japanese and Korean fonts.
@@ -127,7 +128,7 @@ def marked(path):
             for remark in (each.get_object() for each in page.annotations or ()):
                 if remark.get("/Subtype") == "/FileAttachment":
                     named = remark.get("/FS", {}).get_object()
-                    remarks.append(f"page {number}, attached file: {named.get('/UF') or named.get('/F') or 'without a name'}\n")
+                    remarks.append(f"page {number}, attached file, which pdfdetach -saveall saves: {named.get('/UF') or named.get('/F') or 'without a name'}\n")
                 if remark.get("/Subtype") not in ("/Popup", "/Widget", "/Link") and remark.get("/Contents"):
                     remarks.append(f"page {number}, {remark.get('/T', '')}: {remark['/Contents']}\n")
     except Exception:
