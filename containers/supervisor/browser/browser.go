@@ -22,7 +22,8 @@ import (
 // Errors of Draw, for a note.
 var (
 	ErrNone    = errors.New("the image has no browser")
-	ErrSlow    = errors.New("the page was not done within 10 s")
+	ErrSlow    = errors.New("the page was not done in time")
+	ErrUndrawn = errors.New("it took too long: its scripts had not drawn anything yet")
 	ErrEnded   = errors.New("the browser ended over it: it may take too much memory")
 	ErrAnswer  = errors.New("the browser gave no picture that can be used")
 	ErrTooLong = errors.New("the result would be too large")
@@ -32,7 +33,7 @@ var (
 )
 
 // ofPage are the errors that leave the browser as it was.
-var ofPage = []error{ErrTooLong, ErrBlank, ErrMissing}
+var ofPage = []error{ErrTooLong, ErrBlank, ErrUndrawn, ErrMissing}
 
 // patience is for one page, on a machine that is not busy.
 var patience = 10 * time.Second
@@ -105,7 +106,8 @@ type Drawn struct {
 	Data []byte
 	// Missing are hosts whose scripts, pictures or data the page asked for in vain.
 	Missing []string
-	CutAt   int // pixels from the top, where the picture ends and the page does not; 0: it has all
+	CutAt   int  // pixels from the top, where the picture ends and the page does not; 0: it has all
+	Moves   bool // the page still changed
 }
 
 // Draw returns a page as PNG, or as PDF. It waits for other pages, and for this one 10 s.
@@ -129,7 +131,7 @@ func (b *Browser) Draw(page Page) (Drawn, error) {
 	if err != nil && !slices.Contains(ofPage, err) {
 		b.Stop()
 	}
-	return Drawn{data, p.missing, p.cutAt}, err
+	return Drawn{data, p.missing, p.cutAt, p.moves}, err
 }
 
 // crowd returns the load per processor, at least 1, by which page timeouts are multiplied.

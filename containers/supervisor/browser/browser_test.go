@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -236,6 +237,39 @@ func TestWhatAPageGetsForAnAddressThatCannotBeReached(t *testing.T) {
 	} {
 		data, _ := substitute(address, "Fetch")
 		should.Equal(t, string(data), want)
+	}
+}
+
+// In a real browser: a page that computes for long between two changes, by a clock that the computing stops.
+func TestAPageIsDrawnWhenItsScriptHasDrawn(t *testing.T) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("there is no Chromium; scripts/install-deps test installs it")
+	}
+	real, plain := programs, arguments
+	programs, arguments = []string{path}, append([]string{"--headless=old"}, arguments[1:]...)
+	t.Cleanup(func() { programs, arguments = real, plain })
+	b := New(t.TempDir() + "/profile")
+	t.Cleanup(func() { b.Stop() })
+	const steps = `<p id=p></p><script>let left = 8; const step = () => {
+		for (const end = performance.now() + 300; performance.now() < end;); if (--left) setTimeout(step); else p.textContent = "drawn" }; setTimeout(step)</script>`
+	for name, c := range map[string]struct {
+		page  string
+		err   error
+		moves bool
+	}{
+		"at once": {page: "<p>text"}, "late": {page: "<p id=p></p><script>setTimeout(() => { p.textContent = 'late' }, 500)</script>"},
+		"in long steps": {page: steps}, "in a worker": {page: `<p id=p></p><script>new Worker(URL.createObjectURL(new Blob(["for (const end = performance.now() + 900; performance.now() < end;); postMessage(1)"])))
+			.onmessage = () => { p.textContent = "drawn" }</script>`},
+		"moving": {page: "<p id=p></p><script>const f = () => { p.textContent += 1; requestAnimationFrame(f) }; f()</script>", moves: true},
+		"empty":  {page: "<p>", err: ErrBlank}, "undrawn": {page: "<script>1</script>", err: ErrUndrawn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := t.TempDir() + "/a.html"
+			must.OK(t, os.WriteFile(file, []byte("<!DOCTYPE html>"+c.page), 0o600))
+			drawn, err := b.Draw(Page{File: file, MostBytes: 1 << 20})
+			should.Hold(t, errors.Is(err, c.err) && drawn.Moves == c.moves, "%v; moves: %t", err, drawn.Moves)
+		})
 	}
 }
 

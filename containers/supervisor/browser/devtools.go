@@ -29,6 +29,7 @@ type process struct {
 	missing  []string // hosts and files that the page asked for in vain
 	plain    []byte   // the file that it opens, if that does not name its encoding
 	cutAt    int      // pixels of a picture that has not all of the page; 0: it has
+	moves    bool     // the page still changed when it was drawn
 	folder   string   // its own
 	figures  kept
 }

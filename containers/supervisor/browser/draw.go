@@ -6,7 +6,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -19,28 +23,34 @@ const (
 	smallPixels           = 250_000   // below it the picture is drawn twice as large
 )
 
-// watch runs before the page's own scripts. A page with scripts is quiet when nothing of it has changed and no frame was asked for in 150
-// ms; one that moves for ever is drawn after 3 s.
-const watch = `(()=>{let last=performance.now();const note=()=>{last=performance.now()},frame=requestAnimationFrame.bind(window);
+// A page with scripts is done when something can be seen, nothing of it has changed at calm looks in a row, and no thread of the browser had
+// work: a busy machine stretches the time that the page gets.
+const (
+	tick      = 25 * time.Millisecond
+	calm      = 3
+	mostLooks = 50 // about 3 s on a machine that is not busy
+)
+
+// watch runs before the page's own scripts. codeSandboxLook returns how the page changes and how far its content reaches.
+const watch = `(()=>{let changed=false;const note=()=>{changed=true},frame=requestAnimationFrame.bind(window);
 window.requestAnimationFrame=f=>{note();return frame(f)};
 /* A library of maps whose plugin is missing gets one that does nothing, so that its data are drawn. */
 const none=new Proxy(function(){},{get:(t,k)=>k===Symbol.toPrimitive?()=>"":none,apply:()=>none,construct:()=>none});
 const soft=o=>new Proxy(o,{get:(t,k)=>k in t||typeof k==="symbol"?t[k]:none});
 addEventListener("error",e=>{if(e.target.tagName==="SCRIPT"){window.d3??=none;if(window.L)window.L=Object.assign(soft(L),{control:soft(L.control),Control:soft(L.Control)})}},true);
 new MutationObserver(note).observe(document,{subtree:true,childList:true,attributes:true,characterData:true});
-const sleep=ms=>new Promise(r=>setTimeout(r,ms));
-window.codeSandboxQuiet=async()=>{const end=performance.now()+3000,calm=document.scripts.length?150:0;note();await Promise.race([document.fonts.ready,sleep(3000)]);
-while(performance.now()-last<calm&&performance.now()<end)await sleep(25);
-await new Promise(r=>frame(()=>frame(r)))}})()`
-
-// measure tells how far the content reaches.
-const measure = `(()=>{let w=0,h=0;const d=document,b=d.body||d.documentElement;
+window.codeSandboxLoaded=new Promise(r=>addEventListener("load",r));
+window.codeSandboxLook=async()=>{await Promise.race([document.fonts.ready,new Promise(r=>setTimeout(r,3000))]);await new Promise(r=>frame(()=>frame(r)));
+let w=0,h=0;const d=document,b=d.body||d.documentElement,was=changed;changed=false;
 for(const e of [...b.querySelectorAll("*")].slice(0,20000)){const r=e.getBoundingClientRect();
 if(r.width&&r.height){w=Math.max(w,r.right);h=Math.max(h,r.bottom)}}
 if(b.innerText&&b.innerText.trim()){const r=d.createRange();r.selectNodeContents(b);const q=r.getBoundingClientRect();w=Math.max(w,q.right);h=Math.max(h,q.bottom)}
-return {w:Math.ceil(w),h:Math.ceil(h),fullWidth:d.documentElement.scrollWidth,fullHeight:d.documentElement.scrollHeight}})()`
+return {changed:was,scripts:d.scripts.length,w:Math.ceil(w),h:Math.ceil(h),fullWidth:d.documentElement.scrollWidth,fullHeight:d.documentElement.scrollHeight}}})()`
 
-type extent struct {
+// look is what a page looks like at one moment.
+type look struct {
+	Changed               bool // since the last one
+	Scripts               int
 	W, H                  float64
 	FullWidth, FullHeight float64
 }
@@ -59,15 +69,18 @@ func (p *process) draw(page Page) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := p.settle(); err != nil {
+		return nil, err
+	}
 	return p.take(page)
 }
 
 // begin makes a page the one that is spoken with.
 func (p *process) begin(session string) {
-	p.session, p.loaded, p.missing, p.cutAt = session, false, nil, 0
+	p.session, p.loaded, p.missing, p.cutAt, p.moves = session, false, nil, 0, false
 }
 
-// open opens a file on a page of its own, and lets its time pass until its scripts are quiet.
+// open opens a file on a page of its own.
 func (p *process) open(file string) (target, session string, err error) {
 	var made struct{ TargetID string }
 	if err := p.call("", "Target.createTarget", map[string]any{"url": "about:blank"}, &made); err != nil {
@@ -101,7 +114,7 @@ func (p *process) take(page Page) ([]byte, error) {
 	return p.capture(page, found)
 }
 
-// load opens the file, and lets its time pass until its scripts are quiet.
+// load opens the file with all that it names.
 func (p *process) load(file string) error {
 	if err := p.call(p.session, "Page.enable", nil, nil); err != nil {
 		return err
@@ -129,7 +142,7 @@ func (p *process) load(file string) error {
 	if err := p.awaitLoad(); err != nil {
 		return err
 	}
-	return p.settle()
+	return p.evaluate("codeSandboxLoaded", nil) // what was loaded may be the empty page before it
 }
 
 // plainText returns the content of a file in UTF-8 that does not say so, nor another encoding; else nil.
@@ -155,8 +168,35 @@ func addressOf(file string) string {
 	return string(address)
 }
 
-// settle waits until the page's scripts are quiet.
-func (p *process) settle() error { return p.evaluate("codeSandboxQuiet()", nil) }
+// settle waits until the page is done, and returns its last look.
+func (p *process) settle() (found look, err error) {
+	for quiet, looks := 0, 1; ; looks++ {
+		if found, err = p.look(); err != nil || found.Scripts == 0 {
+			return found, err
+		}
+		if quiet++; found.Changed {
+			quiet = 0
+		}
+		p.moves = quiet < calm
+		if !p.moves && found.W > 0 || looks == mostLooks {
+			return found, nil
+		}
+		time.Sleep(tick)
+		if p.works() {
+			quiet = 0
+		}
+	}
+}
+
+// works reports whether a thread of the browser has something to do.
+func (p *process) works() bool {
+	folder := "/proc/" + strconv.Itoa(p.pid) + "/task/"
+	threads, _ := os.ReadDir(folder)
+	return slices.ContainsFunc(threads, func(thread os.DirEntry) bool {
+		stat, _ := os.ReadFile(folder + thread.Name() + "/stat")
+		return bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" R"))
+	})
+}
 
 // evaluate runs a script in the page, waits for its promise, and decodes its value into value unless that is nil.
 func (p *process) evaluate(script string, value any) error {
@@ -181,30 +221,30 @@ func (p *process) resize(width, height int) error {
 }
 
 // fit gives the window the size of the content, within the bounds.
-func (p *process) fit() (extent, error) {
-	found, err := p.extent()
+func (p *process) fit() (look, error) {
+	found, err := p.look()
 	if err != nil || found.FullWidth <= leastWidth && found.FullHeight <= height {
 		return found, err
 	}
 	if err := p.resize(bounded(found.FullWidth, leastWidth, mostWidth), bounded(found.FullHeight, height, mostHeight)); err != nil {
 		return found, err
 	}
-	if err := p.settle(); err != nil {
-		return found, err
-	}
-	return p.extent()
+	return p.settle()
 }
 
-func (p *process) extent() (found extent, err error) {
-	err = p.evaluate(measure, &found)
+func (p *process) look() (found look, err error) {
+	err = p.evaluate("codeSandboxLook()", &found)
 	return found, err
 }
 
 func bounded(n float64, least, most int) int { return int(min(max(n, float64(least)), float64(most))) }
 
 // capture takes the picture of the content.
-func (p *process) capture(page Page, found extent) ([]byte, error) {
-	if found.W <= 0 || found.H <= 0 {
+func (p *process) capture(page Page, found look) ([]byte, error) {
+	switch blank := found.W <= 0 || found.H <= 0; {
+	case blank && found.Scripts > 0:
+		return nil, ErrUndrawn
+	case blank:
 		return nil, ErrBlank
 	}
 	width, height := bounded(found.W+margin, leastSide, mostWidth), bounded(found.H+margin, leastSide, mostHeight)

@@ -76,6 +76,9 @@ func (r *record) drawn(p *page, got browser.Drawn, err error) {
 		if got.CutAt > 0 {
 			r.drawing.note("the picture of "+p.Path+" has its first "+strconv.Itoa(got.CutAt)+" pixels from the top, and the page goes on", "read_artifact with as: pdf has all of it")
 		}
+		if got.Moves && err == nil {
+			r.drawing.note("the picture of "+p.Path+" shows one moment", "the page was still changing")
+		}
 		r.release(&r.displays[at])
 	}
 	if r.drawing.over != nil && !r.awaitsPage() {
