@@ -51,6 +51,7 @@ type sessionFields struct {
 	State     string         `json:"state"`
 	Here      bool           `json:"here"` // requests about it are answered here
 	Named     bool           `json:"named"`
+	Scripts   bool           `json:"page_scripts"` // of HTML files run
 	Kernels   []kernelFields `json:"kernels"`
 	Created   time.Time      `json:"created"`
 	LastUsed  time.Time      `json:"last_used"`
@@ -118,7 +119,7 @@ func (t *stream) tell(ctx context.Context) {
 			shown = &infos[i]
 		}
 		f := sessionFields{
-			SessionID: info.ID, Owner: info.Owner, State: info.State, Here: t.isHere(&info), KeptUntil: info.KeptUntil.Truncate(time.Second), Pinned: info.Pinned, Place: info.Place.String(), Named: info.Named, Kernels: []kernelFields{}, Before: []string{},
+			SessionID: info.ID, Owner: info.Owner, State: info.State, Here: t.isHere(&info), KeptUntil: info.KeptUntil.Truncate(time.Second), Pinned: info.Pinned, Place: info.Place.String(), Named: info.Named, Scripts: t.scripts, Kernels: []kernelFields{}, Before: []string{},
 			Created: info.Created, LastUsed: info.LastUsed.Truncate(time.Second), SizeBytes: info.SizeBytes,
 		}
 		for _, k := range info.Kernels {

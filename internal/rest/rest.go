@@ -64,6 +64,7 @@ type Server struct {
 	apis      APIs
 	log       *slog.Logger
 	softWait  time.Duration
+	scripts   bool // of pages run
 	mux       *http.ServeMux
 	followers streams             // of a run's output
 	watchers  streams             // of events
@@ -85,7 +86,7 @@ func New(o Options) *Server {
 		backend: newBackend(o), apis: o.APIs, log: o.Logger, mux: http.NewServeMux(),
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
-		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait, countCall: o.Deps.CountCall, freeReads: o.FreeReads,
+		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait, scripts: o.Deps.PageScripts, countCall: o.Deps.CountCall, freeReads: o.FreeReads,
 		network: o.Deps.NetworkLog, others: o.Others, uses: o.Uses, export: o.Export, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {

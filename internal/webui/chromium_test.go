@@ -420,3 +420,16 @@ func TestPagesOfASessionInChromium(t *testing.T) {
 	reached := e.reached()
 	should.Hold(t, len(reached) == 0, "by itself: it has reached %v", reached)
 }
+
+// A page has its place once, where it was shown.
+func TestAFigureWithAPageIsOneFrame(t *testing.T) {
+	p := browser.Open(t)
+	s := serve(t, Options{NoAuth: true})
+	s.finish(s.manager, "mine", `import base64
+class Chart:
+    def _repr_mimebundle_(self, **_): return {"image/png": base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="), "application/vnd.code-sandbox.page": "<p>page"}
+Chart()`)
+	p.Call("Page.navigate", map[string]any{"url": s.url}, nil)
+	p.Await("document.querySelector('#runs iframe')")
+	should.Equal(t, p.See("document.querySelectorAll('#runs details iframe').length * 10 + document.querySelectorAll('#runs details figure img').length"), 10.0, "frames and stills")
+}

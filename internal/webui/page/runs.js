@@ -191,13 +191,13 @@ function showResult(item, r) {
 	if (isGiven(r.result)) parts.push(block(item, "value", r.result));
 	if (r.error) parts.push(block(item, "error", r.error.traceback || `${r.error.name}: ${r.error.message}`, tones[item.run.status] ?? "bad"));
 	r.displays.forEach((d, at) => {
-		if (d.figure) {
+		if (isPage(d.path) && isHere() && frames.length < mostFrames && (!d.figure || about().page_scripts)) { // it shows more than its still
+			frames.push(d.path);
+			parts.push(part(item, `shown ${at} ${d.path}`, () => frameOf(d.path)));
+		} else if (d.figure) {
 			parts.push(part(item, `figure ${at} ${d.path} ${d.version}`, () => make("figure", {},
 				make("img", {src: `${address("sessions", session, "runs", item.id, "displays", at)}?version=${d.version}`, alt: visible(d.alt || "a figure of this run"), loading: "lazy"}),
 				make("figcaption", {className: "dim text"}, d.path))));
-		} else if (isPage(d.path) && isHere() && frames.length < mostFrames) {
-			frames.push(d.path);
-			parts.push(part(item, `shown ${at} ${d.path}`, () => frameOf(d.path)));
 		} else if (d.text) {
 			parts.push(block(item, `shown ${at + 1}`, d.text));
 		} else if (d.path) {
