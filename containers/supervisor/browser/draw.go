@@ -23,12 +23,13 @@ const (
 	smallPixels           = 250_000   // below it the picture is drawn twice as large
 )
 
-// A page with scripts is done when something can be seen, nothing of it has changed at calm looks in a row, and no thread of the browser had
-// work: a busy machine stretches the time that the page gets.
+// A page with scripts is done when something can be seen and nothing of it has changed between calm looks, each taken when no thread of the
+// browser has work: a busy machine stretches the time that the page gets.
 const (
 	tick      = 25 * time.Millisecond
-	calm      = 3
-	mostLooks = 50 // about 3 s on a machine that is not busy
+	calm      = 2
+	mostLooks = 36  // about 3 s on a machine that is not busy
+	mostTicks = 120 // of waiting for a look
 )
 
 // watch runs before the page's own scripts. codeSandboxLook returns how the page changes and how far its content reaches.
@@ -181,9 +182,11 @@ func (p *process) settle() (found look, err error) {
 		if !p.moves && found.W > 0 || looks == mostLooks {
 			return found, nil
 		}
-		time.Sleep(tick)
-		if p.works() {
-			quiet = 0
+		for idle, ticks := 0, 0; idle < calm && ticks < mostTicks; ticks++ {
+			time.Sleep(tick)
+			if idle++; p.works() {
+				idle = 0
+			}
 		}
 	}
 }
