@@ -21,12 +21,12 @@ const documentPatience = time.Minute
 type Document struct {
 	Text     string
 	Complete bool // false: there is more
-	// LinesLeft is how many more lines a table is known to contain.
+	// LinesLeft is how many more lines a table, or pages an image, is known to contain.
 	LinesLeft int64 `json:"lines_left"`
 }
 
 // ReadDocument returns the text of a file of an existing session, at most so many bytes of it: a document, a
-// notebook, an archive or a file of data, of this MIME type; of an image a smaller one in base64. A program in the session's Python container
+// notebook, an archive or a file of data, of this MIME type; of an image one that clients take in base64. A program in the session's Python container
 // reads it, because the file is hostile. The error is a fault.
 func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mime string, most int) (Document, error) {
 	s, err := m.open(ctx, sessionID, toResume)

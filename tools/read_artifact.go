@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -200,7 +201,7 @@ func (r reading) read(ctx context.Context) (*render.Answer, error) {
 		Path: head.file.Name(), SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME, Modified: head.file.Modified.UTC(),
 		Download: r.d.Links.Download(head.session, head.file.Name()),
 	}
-	isText := r.as == "text" && (r.readsCells(kind.MIME) || !kind.IsText && !content.IsWide(head.data))
+	isText := r.as == "text" && (r.readsCells(kind.MIME) || content.IsDocument(kind.MIME) || !kind.IsText && !content.IsWide(head.data))
 	switch {
 	case isText && head.file.Before != "":
 		return nil, fault.New(fault.InvalidArgument, "Leave as out, or bring the file back with restore_session.", "%q can be had only as it is, not as text.", text.Shorten(r.path, 120))
@@ -223,11 +224,12 @@ func (r reading) read(ctx context.Context) (*render.Answer, error) {
 
 // readAsIs returns the file itself, or a page of it as it is drawn.
 func (r reading) readAsIs(ctx context.Context, fields readFields, kind content.Detected, head []byte) (*render.Answer, error) {
+	isPicture := strings.HasPrefix(kind.MIME, "image/") && !kind.IsText
 	switch {
-	case r.as == filewire.Document || r.as == filewire.Picture && kind.Image == "":
+	case r.as == filewire.Document || r.as == filewire.Picture && !isPicture:
 		return r.readDrawn(ctx, fields)
-	case kind.Image != "" && !r.part():
-		a, err := r.readImage(ctx, fields, kind.Image)
+	case isPicture && !r.part():
+		a, err := r.readImage(ctx, fields, cmp.Or(kind.Image, kind.MIME))
 		if !errors.Is(err, content.ErrBadImage) {
 			return a, err
 		}
@@ -248,15 +250,15 @@ func (r reading) readAsIs(ctx context.Context, fields readFields, kind content.D
 func (r reading) readImage(ctx context.Context, fields readFields, mime string) (*render.Answer, error) {
 	var whole piece
 	var fitted content.Image
-	err := content.ErrTooManyPixels
-	if fields.SizeBytes <= content.MaxImageSource {
+	err, note, shown := content.ErrTooManyPixels, "", slices.Contains(content.ImageTypes, mime)
+	if shown && fields.SizeBytes <= content.MaxImageSource {
 		if whole, err = r.fetchInto(ctx, sandbox.ReadOptions{Limit: -1}, content.MaxImageSource, 1); err != nil {
 			return nil, err
 		}
 		fitted, err = r.d.renderer().FitImage(ctx, mime, whole.data)
 	}
-	if content.IsTooLarge(err) && whole.file.Before == "" {
-		fitted, err = r.fitShrunk(ctx, fields, mime)
+	if (content.IsTooLarge(err) || errors.Is(err, content.ErrBadImage)) && whole.file.Before == "" {
+		fitted, note, err = r.fitShrunk(ctx, fields, mime)
 	}
 	if content.IsTooLarge(err) {
 		return nil, fields.linked(fault.New(fault.ArtifactTooLarge, "Make a smaller image with code and read that; or pass save_to, where a folder for that is allowed.",
@@ -269,28 +271,35 @@ func (r reading) readImage(ctx context.Context, fields readFields, mime string) 
 	if _, err := room.Take(ctx, answerRoom*int64(len(fitted.Data))); err != nil {
 		return nil, err
 	}
-	note := ""
-	if len(fitted.Data) != len(whole.data) {
-		note = ", scaled down or turned upright to be shown"
+	if shown && len(fitted.Data) != len(whole.data) {
+		note += ", scaled down or turned upright to be shown"
 	}
 	return fileAnswer(fields, note, "", mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.Data), fitted.MIME)), nil
 }
 
-// fitShrunk is FitImage for an image that a program in the session has made smaller.
-func (r reading) fitShrunk(ctx context.Context, fields readFields, mime string) (fitted content.Image, err error) {
+// fitShrunk is FitImage for an image that a program in the session has made smaller, or one that clients take, with a note about its pages.
+func (r reading) fitShrunk(ctx context.Context, fields readFields, mime string) (fitted content.Image, note string, err error) {
 	most := base64.StdEncoding.EncodedLen(content.MaxImageBytes)
 	if _, err := room.Take(ctx, int64(2*most)); err != nil {
-		return fitted, err
+		return fitted, "", err
 	}
 	picture, err := r.d.Manager.ReadDocument(ctx, r.session, sandbox.File{Path: fields.Path, SizeBytes: fields.SizeBytes}, mime, most)
+	var f *fault.Error
+	if errors.As(err, &f) && f.Code == fault.InvalidContent {
+		return fitted, "", content.ErrBadImage
+	}
 	if err != nil {
-		return fitted, err
+		return fitted, "", err
+	}
+	if picture.LinesLeft > 0 {
+		note = fmt.Sprintf(", the first of %d pages", picture.LinesLeft+1)
 	}
 	data, err := base64.StdEncoding.DecodeString(picture.Text)
 	if err != nil {
-		return fitted, content.ErrBadImage
+		return fitted, "", content.ErrBadImage
 	}
-	return r.d.renderer().FitImage(ctx, http.DetectContentType(data), data)
+	fitted, err = r.d.renderer().FitImage(ctx, http.DetectContentType(data), data)
+	return fitted, note, err
 }
 
 // readDrawn returns a page as the browser in the session draws it.

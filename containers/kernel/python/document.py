@@ -12,9 +12,11 @@ import os
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unicodedata
 
@@ -27,6 +29,7 @@ from document_office import Refused
 
 MEMORY_BYTES = 800 << 20
 SECONDS = 20  # of processor time
+OFFICE_SECONDS = 50
 
 OFFICE = "application/vnd.openxmlformats-officedocument."
 OPEN = "application/vnd.oasis.opendocument."
@@ -158,12 +161,35 @@ OLD_MIMES = {
 }
 
 
+def on_screen(text):
+    """A text as a terminal shows it in the end: of a progress bar the last state."""
+    text = re.sub(r"\x1b\[[\d;]*m", "", text).replace("\r\n", "\n")
+    if not re.search(r"[\r\b\x1b]", text):
+        return text
+    lines, at, column = [""], 0, 0
+    for sign, number, erased, up, piece in re.findall(r"([\r\n\b])|\x1b\[(\d*)(?:(K)|(A))|([^\r\n\b\x1b]+|\x1b)", text):
+        if piece:
+            lines[at] = lines[at][:column].ljust(column) + piece + lines[at][column + len(piece) :]
+            column += len(piece)
+        elif erased:
+            lines[at] = lines[at][:column] if number in ("", "0") else ""
+        elif up:
+            at = max(0, at - int(number or 1))
+        elif sign == "\b":
+            column = max(0, column - 1)
+        else:
+            column = 0
+            if sign == "\n":
+                at += 1
+                lines += [""] * (at == len(lines))
+    return "\n".join(lines)
+
+
 def notebook(path):
     """The cells of a Jupyter notebook with their outputs: for a picture its type and size."""
 
     def text(parts):
-        joined = parts if isinstance(parts, str) else "".join(parts)
-        joined = re.sub(r"\x1b\[[\d;]*m", "", joined)
+        joined = on_screen(parts if isinstance(parts, str) else "".join(parts))
         return re.sub(r"data:([\w/.+-]+);base64,([\w+/=]+)", lambda found: held(found[1], found[2]), joined)
 
     def held(mime, base64):
@@ -253,18 +279,46 @@ def compressed(path):
             raise Refused("unsupported", "what is compressed in it is one file, and no text") from None
 
 
+def converted(kind, reader):
+    """A reader of an older format: LibreOffice turns it into the newer one."""
+
+    def read(path):
+        if shutil.which("soffice") is None:
+            raise Refused("unsupported", "LibreOffice reads it, which the full image has (--python-image full).")
+        with tempfile.TemporaryDirectory() as folder:
+            command = ["soffice", f"-env:UserInstallation=file://{folder}", "--headless", "--convert-to", kind, "--outdir", folder, os.path.abspath(path)]
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=OFFICE_SECONDS, preexec_fn=unbounded)
+            made = os.path.join(folder, f"{os.path.splitext(os.path.basename(path))[0]}.{kind}")
+            if not os.path.exists(made):
+                raise Refused("broken", "LibreOffice cannot read it, as of one that has a password")
+            yield from reader(made)
+
+    return read
+
+
+def unbounded():
+    """Lets LibreOffice map what it likes; the container's memory is bounded."""
+    resource.setrlimit(resource.RLIMIT_AS, resource.getrlimit(resource.RLIMIT_AS)[1:] * 2)
+
+
 READERS = {
     OFFICE + "wordprocessingml.document": document_office.word,
     OFFICE + "presentationml.presentation": document_office.slides,
     OFFICE + "spreadsheetml.sheet": document_tables.sheets,
     "application/vnd.ms-excel": document_tables.sheets,
+    "application/msword": converted("docx", document_office.word),
+    "application/vnd.ms-powerpoint": converted("pptx", document_office.slides),
     OPEN + "spreadsheet": document_tables.sheets,
     OPEN + "text": document_office.open_document,
     OPEN + "presentation": document_office.open_document,
+    OPEN + "graphics": document_office.open_document,
+    OPEN + "text-master": document_office.open_document,
     "application/pdf": pdf,
     "application/epub+zip": document_letters.book,
-    "message/rfc822": document_letters.letter,
-    "application/vnd.ms-outlook": document_letters.outlook,
+    "message/rfc822": document_letters.opened(document_letters.mail),
+    "application/mbox": document_letters.mailbox,
+    "text/rtf": document_letters.rtf,
+    "application/vnd.ms-outlook": document_letters.opened(document_letters.message),
     "application/vnd.apache.parquet": document_tables.parquet,
     "application/vnd.apache.arrow.file": document_tables.feather,
     "application/vnd.duckdb": document_tables.duckdb,
@@ -283,7 +337,7 @@ document_office.READERS = READERS
 
 
 def read(path, mime, limit):
-    reader = READERS.get(mime)
+    reader = READERS.get(mime.removesuffix("-template"))
     if reader is None:
         with open(path, "rb") as file:  # an encrypted document is one of another kind, which holds this
             if "EncryptedPackage".encode("utf-16-le") in file.read(1 << 20):
@@ -335,7 +389,7 @@ def main():
             file.write("1000")  # out of memory, this process goes and not the kernel
     except OSError:
         pass
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     signal.signal(signal.SIGXCPU, out_of_time)
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
     request = json.loads(sys.stdin.readline())

@@ -64,6 +64,9 @@ def shrunk(source, most_bytes, scale_of):
         if picture.width * picture.height > MOST_DECODED_PIXELS:
             raise MemoryError
         scale = scale_of(picture.size)
+        if picture.mode == "F":  # measured values
+            low, high = picture.getextrema()
+            picture = picture.point(lambda value: value * (255 / ((high - low) or 1)) + -low * (255 / ((high - low) or 1))).convert("L")
         if picture.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
             picture = picture.convert("I").point(lambda value: value * (1 / 256)).convert("L")
         picture = picture.convert("RGBA" if "A" in picture.getbands() or "transparency" in picture.info else "RGB")
@@ -101,7 +104,9 @@ def main():
         Image.MAX_IMAGE_PIXELS = None
         path = os.path.join(request["work_dir"], request["path"])
         _, data = shrunk(path, request["limit_bytes"] // 4 * 3, lambda size: MOST_SIDE / max(size))
-        answer = {"text": base64.b64encode(data).decode(), "complete": True}
+        with Image.open(path) as picture:
+            pages = getattr(picture, "n_frames", 1) if picture.format == "TIFF" else 1
+        answer = {"text": base64.b64encode(data).decode(), "complete": True, "lines_left": pages - 1}
     except ImportError:
         answer = {"error": "missing", "detail": "Pillow"}
     except MemoryError:

@@ -34,6 +34,16 @@ def word(body):
     return zipped(word__document=f'<w:body xmlns:w="w" xmlns:mc="mc">{body}</w:body>')
 
 
+def part(kind, text, place="", coding="8bit"):
+    head = f"Content-Type: {kind}; charset=utf-8\nContent-Transfer-Encoding: {coding}\n"
+    return head + (f"Content-Disposition: {place}\n" if place else "") + "\n" + text
+
+
+def mixed(*parts, kind="mixed"):
+    end = f"x{abs(hash(parts))}"
+    return f"Content-Type: multipart/{kind}; boundary={end}\n\n" + "".join(f"--{end}\n{one}\n" for one in parts) + f"--{end}--\n"
+
+
 class ReadsDocuments(unittest.TestCase):
     def read(self, content, mime, limit=100_000, program=(PROGRAM,)):
         with tempfile.TemporaryDirectory() as folder:
@@ -169,32 +179,76 @@ class ReadsDocuments(unittest.TestCase):
         answer = self.read(made, WORD)
         self.assertEqual(answer.get("text", answer), want)
 
-    def test_books_and_letters(self):
+    def test_books(self):
+        parts = {
+            "META-INF/container.xml": '<c><rootfile full-path="o/b.opf"/></c>',
+            "o/b.opf": '<p><item id="a" href="a%20b.xhtml"/><item id="b" href="b.xhtml"/><itemref idref="b"/><itemref idref="a"/></p>',
+            "o/a b.xhtml": "<p>later</p>", "o/b.xhtml": "<head><title>x</title></head><h1>First</h1><p>one &amp; <b>t</b>wo</p>",
+        }
         book = io.BytesIO()
         with zipfile.ZipFile(book, "w") as archive:
-            archive.writestr("META-INF/container.xml", '<c><rootfile full-path="o/b.opf"/></c>')
-            archive.writestr("o/b.opf", '<p><item id="a" href="a%20b.xhtml"/><item id="b" href="b.xhtml"/><itemref idref="b"/><itemref idref="a"/></p>')
-            archive.writestr("o/a b.xhtml", "<p>later</p>")
-            archive.writestr("o/b.xhtml", "<head><title>x</title></head><h1>First</h1><p>one &amp; <b>t</b>wo</p>")
-        letter = (
-            b"From: a@example.com\r\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n"
-            b"--x\r\nContent-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n" + base64.b64encode("<p>Zoë</p><p>two</p>".encode())
-            + b"\r\n--x\r\nContent-Type: text/csv\r\nContent-Disposition: attachment; filename=a.csv\r\n\r\na,b\r\n--x--\r\n"
-        )
-        russian = "Subject: Привет\nContent-Type: text/plain; charset=koi8-r\n\nКак дела?\n"
-        for content, mime, want in (
-            (russian.encode("koi8-r"), "message/rfc822", "Subject: Привет\n\nКак дела?\n"),
-            (book.getvalue(), "application/epub+zip", "--- chapter 1 ---\nFirst\none & two\n--- chapter 2 ---\nlater\n"),
-            (letter, "message/rfc822", "From: a@example.com\nSubject: Grüße\n\nZoë\ntwo\n[attached: a.csv, text/csv, 3 bytes]\n"),
+            for name, content in parts.items():
+                archive.writestr(name, content)
+        answer = self.read(book.getvalue(), "application/epub+zip")
+        self.assertEqual(answer.get("text", answer), "--- chapter 1 ---\nFirst\none & two\n--- chapter 2 ---\nlater\n")
+
+    def test_letters(self):
+        text, picture = part("text/plain", "one"), part("image/png", "x", "inline; filename=p.png")
+        inner = "Subject: Offer\n\n512 euros"
+        other, folded = part("text/html", "<p>Zo&euml;</p><p>two</p>"), base64.b64encode(inner.encode()).decode()
+        event = "BEGIN:VCALENDAR\nBEGIN:VTIMEZONE\nx\nEND:VTIMEZONE\nSUMMARY:Meet\n ing\nEND:VCALENDAR"
+        status = part("message/delivery-status", "Reporting-MTA: dns; a\n\nAction: failed\n")
+        for name, content, want in (
+            ("a charset of the head", "Subject: Привет\nContent-Type: text/plain; charset=koi8-r\n\nКак дела?\n".encode("koi8-r"), "Subject: Привет\n\nКак дела?\n"),
+            ("words of the head", "Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\nTo: a,\n  =?bad?b?eA==?= <b@c>\n\nx", "To: a, x <b@c>\nSubject: Grüße\n\nx\n"),
+            ("a head that is no address", "To: list:; (a (b\nDate: yesterday\n\nx", "To: list:; (a (b\nDate: yesterday\n\nx\n"),
+            ("utf-8 with a letter that is none", ("\n" + "é" * 50).encode() + b"\xff", "\n" + "é" * 50 + "\ufffd\n"),
+            ("HTML alone", other, "\nZoë\ntwo\n"),
+            ("text behind a picture", mixed(text, picture, part("text/plain", "two")), "\none\n[attached: p.png, image/png, 1 bytes]\ntwo\n"),
+            ("of two forms one", mixed(text, other, kind="alternative"), "\none\n"),
+            ("of two forms the one with a text", mixed(part("text/plain", " "), mixed(other, picture, kind="related"), kind="alternative"), "\nZoë\ntwo\n[attached: p.png, image/png, 1 bytes]\n"),
+            ("a file of text", part("text/csv", "a,b", "attachment; filename=a.csv"), "\n[attached: a.csv]\na,b\n"),
+            ("an attached file of text", mixed(text, part("text/plain", "a", "attachment; filename=a.txt")), "\none\n[attached: a.txt, text/plain, 1 bytes]\n"),
+            ("an invitation", part("text/calendar", event), "\nBEGIN:VCALENDAR\nSUMMARY:Meeting\nEND:VCALENDAR\n"),
+            ("a report", mixed(text, status, kind="report"), "\none\nReporting-MTA: dns; a\nAction: failed\n"),
+            ("a letter in a letter", mixed(text, part("message/rfc822", inner)), "\none\n[attached: Offer, message/rfc822]\n--- letter Offer ---\nSubject: Offer\n\n512 euros\n"),
+            ("packed", mixed(part("message/rfc822", folded, coding="base64")), "\n[attached: without a name, message/rfc822, 25 bytes]\n--- letter message/rfc822 ---\nSubject: Offer\n\n512 euros\n"),
+            ("three deep", mixed(part("message/rfc822", "Subject: A\n" + mixed(part("message/rfc822", inner)))), "--- letter A / Offer ---\nSubject: Offer\n\n512 euros\n"),
+            ("a damaged message", mixed(part("application/x", "x", "attachment; filename=a.msg"), text), "a.msg, application/x, 1 bytes]\none\n--- letter a.msg ---\n[this letter cannot be read on: "),
+            ("parts that are none", "Content-Type: multipart/mixed\n\nwords", "\nwords\n"),
+        ):
+            with self.subTest(name):
+                answer = self.read(content if isinstance(content, bytes) else content.encode(), "message/rfc822")
+                self.assertIn(want, answer.get("text", str(answer)))
+
+    def test_a_mailbox_is_its_letters(self):
+        box = "From a@b Mon Nov  2 10:00:00 2026\nSubject: =?utf-8?b?R3LDvMOfZQ==?=\n\nFrom here\n>From there\n\nFrom c Mon Nov  2 11:00:00 2026\nSubject: two\n\nx\n"
+        answer = self.read(box.encode(), "application/mbox")
+        self.assertEqual(answer.get("text"), "--- letter 1 ---\nSubject: Grüße\n\nFrom here\nFrom there\n--- letter 2 ---\nSubject: two\n\nx\n")
+
+    def test_rtf(self):
+        fonts = rb"{\fonttbl{\f0 A;}{\f1\fcharset134 B;}}"
+        for content, want in (
+            (rb"\ansicpg1251" + fonts + rb"\f0 Price\par \'ce\'eb\'e5\'e3 \b bold\b0\par", "Price\nОлег bold\n"),
+            (fonts + rb"\f1 \'c4\'e3{\f0 \'e9}\u8364?\u-10179\'3f" + b"\n" + rb"\u-8694\'3f", "你é€😊\n"),
+            (rb"\uc2\u8364\'80\'80\uc0\u233 x\~y\_z\{\}\\\emdash\tab{\*\unknown gone}{\pict ffd8}{\info{\title t}}", "€éx y-z{}\\—\t\n"),
+            (rb"{\loch\*\cs7 kept}{\pict\bin3 }}}}.", "kept.\n"),
+            (rb"\trowd\intbl a\par b\cell c\cell\row\pard d", "a b | c\nd\n"),
+            (rb" 10{\super 23}{\deleted x}{\footnote  one\par}{\*\annotation why}", "10²³[one][comment: why]\n"),
+            (rb"{\field{\*\fldinst HYPERLINK x}{\fldrslt link}}{\header top\par}{\upr{old}{\*\ud new}}", "link[header: top]\nnew\n"),
+            (rb"{\shp{\*\shpinst{\sp{\sn n}{\sv 1}}{\shptxt box}}{\shprslt box}}", "box\n"),
+            (rb"\fromhtml1{\*\htmltag64 <p>}a\htmlrtf \par\htmlrtf0 \'e9{\*\htmltag72 </p><p>}b{\*\mhtmltag <i>}", "aé\nb\n"),
         ):
             with self.subTest(want):
-                answer = self.read(content, mime)
+                answer = self.read(rb"{\rtf1\ansi" + content + b"}", "text/rtf")
                 self.assertEqual(answer.get("text", answer), want)
+        self.assertEqual(self.read(b"no RTF", "text/rtf")["text"], "no RTF")
 
     def test_a_notebook_is_its_cells(self):
         picture = base64.b64encode(bytes(3000)).decode()
         outputs = [
             {"output_type": "stream", "name": "stdout", "text": ["one\n", "two\n"]},
+            {"output_type": "stream", "name": "stderr", "text": ["\r1% long\r", "50%\x1b[K\r99\b\b100%\n\r1%", "\x1b[A\rup\n\r\x1b[K2%\r\n"]},
             {"output_type": "display_data", "data": {"image/png": picture + "\n", "text/plain": ["<Figure>"]}},
             {"output_type": "execute_result", "data": {"text/html": "<b>x</b>", "text/plain": "x", "a/b+json": {"c": 1}}},
             {"output_type": "display_data", "data": {"application/json": [1, 2, 3]}},
@@ -211,6 +265,7 @@ class ReadsDocuments(unittest.TestCase):
             "--- cell 1, markdown ---\n# Title\n![]([image/png, 3000 bytes])\n"
             "--- cell 2, code [4] ---\nx\n"
             "--- output of cell 2 ---\none\ntwo\n"
+            "--- output of cell 2 ---\nup0%\n2%\n"
             "--- output of cell 2 ---\n<Figure>\n[image/png, 3000 bytes]\n"
             "--- output of cell 2 ---\nx\n[a/b+json]\n"
             "--- output of cell 2 ---\n[application/json]\n"
@@ -262,6 +317,7 @@ class ReadsDocuments(unittest.TestCase):
             ("cut", gzip.compress(b"text" * 1000)[:-10], "application/gzip", "broken"),
             ("no text in it", gzip.compress(bytes(range(256))), "application/gzip", "unsupported"),
             ("another type", b"x", "application/x-npy", "unsupported"),
+            ("an archive that is no book", zipped(other="<x/>"), "application/epub+zip", "broken"),
             ("encrypted", encrypted, "application/x-ole-storage", "encrypted"),
         ):
             with self.subTest(name):

@@ -1,8 +1,10 @@
 """Documents that the libraries of the Python image write, as document.py reads them; elsewhere there is nothing to run."""
 
+import base64
 import contextlib
 import datetime
 import gzip
+import io
 import json
 import pathlib
 import re
@@ -23,7 +25,7 @@ TYPES = {
     "ods": OPEN + "spreadsheet", "odt": OPEN + "text", "pdf": "application/pdf", "zip": "application/zip", "tar": "application/x-tar",
     "parquet": "application/vnd.apache.parquet", "feather": "application/vnd.apache.arrow.file", "sqlite": "application/vnd.sqlite3",
     "duckdb": "application/vnd.duckdb", "gz": "application/gzip", "bz2": "application/x-bzip2", "xz": "application/x-xz", "zst": "application/zstd",
-    "eml": "message/rfc822",
+    "eml": "message/rfc822", "msg": "application/vnd.ms-outlook", "ots": OPEN + "spreadsheet-template", "odg": OPEN + "graphics", "doc": "application/msword",
 }
 
 
@@ -73,6 +75,7 @@ def write_sheets():
         with pd.ExcelWriter(name) as book:
             sales.to_excel(book, sheet_name="Sales", index=False)
             pd.DataFrame().to_excel(book, sheet_name="Empty", index=False)
+    write("a.ots", pathlib.Path("a.ods").read_bytes())
     book = book_of(("a, b", 1), ("c", 2.0), ("sum", "=SUM(B1:B2)"))
     book.active["F9"].font = Font(bold=True)
     book.save("formula.xlsx")
@@ -127,6 +130,7 @@ def write_text():
     p.addText(" three")
     o.text.addElement(p)
     o.save("a.odt")
+    write("a.odg", pathlib.Path("a.odt").read_bytes())
 
 
 def write_pdf():
@@ -244,19 +248,79 @@ def write_packed():
     write("broken.zst", zst[:-2])
 
 
+def compound(tree):
+    """A compound file of Microsoft, with dicts for folders."""
+    entries, sectors, table = [], [], []
+
+    def add(data):
+        start, count = len(sectors), -(-len(data) // 512)
+        sectors.extend(data[at : at + 512].ljust(512, b"\0") for at in range(0, len(data), 512))
+        table.extend([*range(start + 1, start + count), -2] if count else ())
+        return start if count else -2
+
+    def enter(name, content, kind):
+        at, held = len(entries), isinstance(content, dict)
+        entries.append(None)
+        children = [enter(each, content[each], 1 if isinstance(content[each], dict) else 2) for each in content] if held else []
+        for child, after in zip(children, children[1:]):
+            entries[child][2] = after
+        entries[at] = [name, kind, -1, children[0] if children else -1, -2 if held else add(content), 0 if held else len(content)]
+        return at
+
+    enter("Root Entry", tree, 5)
+    wide = [(name.encode("utf-16-le").ljust(64, b"\0"), 2 * len(name) + 2, *rest) for name, *rest in entries]
+    first = add(b"".join(name + struct.pack("<HBBiii36xiii", size, kind, 1, -1, right, child, start, length, 0) for name, size, kind, right, child, start, length in wide))
+    count = -(-len(table) // 127)
+    rows, places = table + [-3] * count, [len(table) + at for at in range(count)]
+    head = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + struct.pack("<16xHHHHH6x9i", 62, 3, 0xFFFE, 9, 6, 0, count, first, 0, 0, -2, 0, -2, 0)
+    head += struct.pack("<109i", *places, *[-1] * (109 - count))
+    return head + b"".join(sectors) + struct.pack(f"<{count * 128}i", *rows, *[-1] * (count * 128 - len(rows)))
+
+
+def write_messages():
+    def said(number, text):
+        return {f"__substg1.0_{number}001F": text.encode("utf-16-le")}
+
+    def packed(rtf):
+        pieces = b"".join(b"\0" + rtf[at : at + 8] for at in range(0, len(rtf), 8))
+        return {"__substg1.0_10090102": struct.pack("<IIII", len(pieces) + 12, len(rtf), 0x75465A4C, 0) + pieces}
+
+    times = {number: struct.pack("<HHIQ", 0x40, number, 6, 134_000_000_000_000_000) for number in (0x39, 0x3007)}
+    inner = {"__properties_version1.0": bytes(24) + times[0x3007], **said("0037", "Offer"), **packed(rb"{\rtf1\ansi\ansicpg1251 \'ce\'eb\'e5\'e3}")}
+    page = packed(rb"{\rtf1\ansi\fromhtml1{\*\htmltag64 <p>}one{\*\htmltag72 </p><p>}two}")
+    write("many.msg", compound({
+        "__properties_version1.0": bytes(32) + times[0x3007] + times[0x39], **said("0C1A", "Ann"), **said("0C1F", "ann@field.test"), **page,
+        **{f"__recip_version1.0_#{n:08X}": said("3001", f"Person {n}") for n in range(300)}, **said("0037", "Fwd"),
+        "__attach_version1.0_#00000000": {**said("3001", "Offer"), "__substg1.0_3701000D": inner},
+        "__attach_version1.0_#00000001": {**said("3707", "a.txt"), "__substg1.0_37010102": b"text"},
+    }))
+
+
 @unittest.skipUnless(can_import("odf"), "the image has the libraries")
 class Kinds(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         with contextlib.chdir(cls.folder):
-            for make in write_word, write_sheets, write_binary_sheets, write_text, write_pdf, write_invoice, write_tables, write_packed:
+            for make in write_word, write_sheets, write_binary_sheets, write_text, write_pdf, write_invoice, write_tables, write_packed, write_messages:
                 make()
 
-    def read(self, name):
-        request = {"work_dir": self.folder, "path": name, "type": TYPES[name.rpartition(".")[2]], "limit_bytes": 100_000}
-        program = [sys.executable, "-I", PROGRAM]
-        told = subprocess.run(program, input=json.dumps(request) + "\n", capture_output=True, text=True, check=True)
+    def test_a_picture_is_one_that_clients_take(self):
+        from PIL import Image
+
+        for kind, made, pages in (
+            ("tiff", [Image.new("CMYK", (30, 20)), Image.new("L", (9, 9))], 2), ("bmp", [Image.new("1", (9, 9))], 1), ("tif", [Image.linear_gradient("L").convert("F")], 1),
+        ):
+            with self.subTest(kind):
+                made[0].save(pathlib.Path(self.folder, "p." + kind), **({"save_all": True, "append_images": made[1:]} if pages > 1 else {}))
+                answer = self.read("p." + kind, PROGRAM.with_name("pictures.py"))
+                shown = Image.open(io.BytesIO(base64.b64decode(answer["text"])))
+                self.assertEqual((shown.format, shown.size, answer["lines_left"]), ("PNG", made[0].size, pages - 1))
+                self.assertTrue(kind != "tif" or len(shown.convert("L").getcolors()) > 200)
+
+    def read(self, name, program=PROGRAM):
+        request = {"work_dir": self.folder, "path": name, "type": TYPES.get(name.rpartition(".")[2], "image/x"), "limit_bytes": 100_000}
+        told = subprocess.run([sys.executable, "-I", program], input=json.dumps(request) + "\n", capture_output=True, text=True, check=True)
         return json.loads(told.stdout)
 
     def test_what_is_written(self):
@@ -290,6 +354,10 @@ class Kinds(unittest.TestCase):
             ("a.zip", " 1000 ", "folder/one.txt\n", "zwei.csv\n"),
             *((name, "a.zip\n") for name in ("a.tar", "a.tar.gz", "a.tar.bz2", "a.tar.xz", "a.tar.zst")),
             ("a.eml", "Subject: Счёт\n\nСегодня мы"),
+            ("many.msg", "From: Ann <ann@field.test>\nDate: Mon, 18 Aug 2025 14:13:20 +0000\nSubject: Fwd\n\none\ntwo\n[attached: Offer, a letter]\n"
+             "[attached: a.txt, a file, 4 bytes]\n--- letter Offer ---\nDate: Mon, 18 Aug 2025 14:13:20 +0000 (created)\nSubject: Offer\n\nОлег\n"),
+            ("a.ots", sales),
+            ("a.odg", "Title\none two three\n"),
             ("a.csv.gz", "a,b\n1,ü\n"),
             ("a.csv.zst", "a,b\n1,ü\n"),
         ):
@@ -308,7 +376,7 @@ class Kinds(unittest.TestCase):
     def test_what_cannot_be_read(self):
         for name, want in (
             ("locked.pdf", "encrypted"), ("broken.docx", "broken"), ("broken.pdf", "broken"), ("broken.zst", "broken"),
-            ("laughs.docx", "broken"), ("bomb.xlsx", "too_large"),
+            ("laughs.docx", "broken"), ("no.doc", "unsupported"), ("bomb.xlsx", "too_large"),
         ):
             with self.subTest(name):
                 self.assertEqual(self.read(name).get("error"), want)

@@ -1,6 +1,7 @@
 package content
 
 import (
+	"archive/zip"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
@@ -140,6 +141,15 @@ func TestAStreamIsMeasured(t *testing.T) {
 	must.Code(t, err, fault.UploadTooLarge, "more than 5 B")
 }
 
+// packed is an archive with an empty file.
+func packed(name string) string {
+	var made strings.Builder
+	w := zip.NewWriter(&made)
+	_, _ = w.Create(name)
+	_ = w.Close()
+	return made.String()
+}
+
 func TestATypeIsToldByContent(t *testing.T) {
 	png := "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00"
 	for _, test := range []struct{ content, name, mime string }{
@@ -164,6 +174,15 @@ func TestATypeIsToldByContent(t *testing.T) {
 		{"%PDF-1.7\n", "x.csv", "application/pdf"},
 		{"RIFF\x24\x00\x00\x00WAVEfmt ", "x", "audio/wav"},
 		{"\xff\xfeh\x00i\x00", "x.txt", "text/plain"},
+		{"From: a@b\nTo: c@d\n\nx", "x", Letter},
+		{"From: a@b\nTo: c@d\n\nx", "x.md", "text/markdown"},
+		{"From a@b Mon Nov  2 10:00:00 2026\nSubject: x\n", "x.mbox", "application/mbox"},
+		{`{\pard x}`, "x.rtf", "text/rtf"},
+		{`{\rtf1 x}`, "x", "text/rtf"},
+		{packed("b.opf"), "x.epub", "application/epub+zip"},
+		{packed("content.xml"), "x.otp", "application/vnd.oasis.opendocument.presentation-template"},
+		{packed("content.xml"), "x", "application/zip"},
+		{"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + strings.Repeat("\x00", 600), "x.doc", "application/msword"},
 		{"caf\xe9 cr\xe8me, a b c", "x.txt", "text/plain"},
 	} {
 		should.Equal(t, Detect([]byte(test.content), test.name).MIME, test.mime, "%q as %s", test.content, test.name)

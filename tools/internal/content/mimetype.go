@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"mime"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/gabriel-vasile/mimetype"
@@ -16,26 +17,36 @@ var mimeTypes = map[string]string{
 	".csv":     "text/csv",
 	".arrow":   "application/vnd.apache.arrow.file",
 	".db":      "application/vnd.sqlite3",
+	".doc":     "application/msword",
 	".docx":    "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 	".duckdb":  "application/vnd.duckdb",
 	".eml":     Letter,
+	".epub":    "application/epub+zip",
 	".feather": "application/vnd.apache.arrow.file",
 	".geojson": "application/geo+json",
 	".gz":      "application/gzip",
 	".ipynb":   Notebook,
 	".jsonl":   "application/jsonl",
 	".log":     "text/plain",
+	".mbox":    "application/mbox",
 	".md":      "text/markdown",
 	".mp3":     "audio/mpeg",
 	".mp4":     "video/mp4",
 	".msg":     "application/vnd.ms-outlook",
 	".npy":     "application/x-npy",
+	".odg":     "application/vnd.oasis.opendocument.graphics",
 	".odp":     "application/vnd.oasis.opendocument.presentation",
 	".ods":     "application/vnd.oasis.opendocument.spreadsheet",
 	".odt":     "application/vnd.oasis.opendocument.text",
+	".otg":     "application/vnd.oasis.opendocument.graphics-template",
+	".otp":     "application/vnd.oasis.opendocument.presentation-template",
+	".ots":     "application/vnd.oasis.opendocument.spreadsheet-template",
+	".ott":     "application/vnd.oasis.opendocument.text-template",
 	".parquet": "application/vnd.apache.parquet",
+	".ppt":     "application/vnd.ms-powerpoint",
 	".pptx":    "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 	".py":      "text/x-python",
+	".rtf":     "text/rtf",
 	".sqlite":  "application/vnd.sqlite3",
 	".tar":     "application/x-tar",
 	".ts":      "text/typescript",
@@ -59,8 +70,8 @@ const (
 // files of data, whose first rows they look at.
 func IsDocument(mime string) bool {
 	switch mime {
-	case "application/pdf", "application/epub+zip", "application/vnd.ms-excel", "application/x-ole-storage", Letter,
-		mimeTypes[".msg"], mimeTypes[".parquet"], mimeTypes[".arrow"], mimeTypes[".duckdb"], mimeTypes[".sqlite"]:
+	case "application/pdf", "application/vnd.ms-excel", "application/x-ole-storage", Letter, mimeTypes[".epub"], mimeTypes[".rtf"], mimeTypes[".mbox"],
+		mimeTypes[".doc"], mimeTypes[".ppt"], mimeTypes[".msg"], mimeTypes[".parquet"], mimeTypes[".arrow"], mimeTypes[".duckdb"], mimeTypes[".sqlite"]:
 		return true
 	}
 	return strings.HasPrefix(mime, "application/vnd.openxmlformats-officedocument.") || strings.HasPrefix(mime, "application/vnd.oasis.opendocument.")
@@ -122,14 +133,14 @@ func (d Detected) allows(byName string, head []byte) bool {
 	case d.MIME == "text/plain" && strings.HasSuffix(byName, "json"): // cut in the middle, it is seldom found to be so
 		begin := bytes.TrimSpace(head)
 		return len(begin) > 0 && (begin[0] == '{' || begin[0] == '[')
-	case d.MIME == "text/plain":
+	case d.MIME == "text/plain", d.MIME == Letter: // other texts begin with lines as letters do
 		return looksLikeText(byName)
 	case d.MIME == "application/json":
 		return strings.HasSuffix(byName, "json")
-	case d.MIME == "application/zip":
-		return containsZip[byName]
+	case d.MIME == "application/zip", d.MIME == "application/java-archive": // the first file in one may not show which document it is
+		return byName == mimeTypes[".epub"] || strings.Contains(byName, "opendocument.") || strings.Contains(byName, "-officedocument.")
 	case d.MIME == "application/x-ole-storage":
-		return byName == mimeTypes[".xls"] || byName == mimeTypes[".msg"]
+		return slices.Contains([]string{mimeTypes[".doc"], mimeTypes[".msg"], mimeTypes[".ppt"], mimeTypes[".xls"]}, byName)
 	case d.MIME == "application/octet-stream":
 		// If the content would show this type and did not, the name is wrong.
 		return mimetype.Lookup(byName) == nil
@@ -143,16 +154,10 @@ func looksLikeText(mime string) bool {
 		return true
 	}
 	switch mime {
-	case Letter, "application/jsonl", "application/yaml", "application/javascript", "application/sql", "application/toml", "application/x-sh":
+	case Letter, mimeTypes[".mbox"], "application/jsonl", "application/yaml", "application/javascript", "application/sql", "application/toml", "application/x-sh":
 		return true
 	}
 	return false
-}
-
-// containsZip are documents that are zip archives; the first file in one may not show which.
-var containsZip = map[string]bool{
-	mimeTypes[".docx"]: true, mimeTypes[".pptx"]: true, mimeTypes[".xlsx"]: true,
-	mimeTypes[".odp"]: true, mimeTypes[".ods"]: true, mimeTypes[".odt"]: true,
 }
 
 // bare is a MIME type without its parameters.
