@@ -323,6 +323,7 @@ READERS = {
     "application/vnd.apache.arrow.file": document_tables.feather,
     "application/vnd.duckdb": document_tables.duckdb,
     "application/vnd.sqlite3": document_tables.sqlite,
+    **dict.fromkeys(("application/x-stata-dta", "application/x-spss-sav", "application/x-sas-data", "application/x-sas-xport"), document_tables.statistics),
     "application/x-ipynb+json": notebook,
     "application/zip": zip_list,
     "application/java-archive": zip_list,

@@ -26,6 +26,8 @@ TYPES = {
     "parquet": "application/vnd.apache.parquet", "feather": "application/vnd.apache.arrow.file", "sqlite": "application/vnd.sqlite3",
     "duckdb": "application/vnd.duckdb", "gz": "application/gzip", "bz2": "application/x-bzip2", "xz": "application/x-xz", "zst": "application/zstd",
     "eml": "message/rfc822", "msg": "application/vnd.ms-outlook", "ots": OPEN + "spreadsheet-template", "odg": OPEN + "graphics", "doc": "application/msword",
+    "xls": "application/vnd.ms-excel", "arrow": "application/vnd.apache.arrow.file", "dta": "application/x-stata-dta",
+    "sav": "application/x-spss-sav", "xpt": "application/x-sas-xport",
 }
 
 
@@ -89,6 +91,74 @@ def write_sheets():
     sheet = "xl/worksheets/sheet1.xml"
     archive("odd.xlsx", {**parts, sheet: re.sub(rb"<v>3</v>", b"<v>x</v>", parts[sheet])})
     archive("bomb.xlsx", {"xl/workbook.xml": bytes(201 << 20)})
+    archive("none.xlsb", {"xl/workbook.bin": b""})
+    archive("none.ods", {"content.xml": "<a/>"})
+
+
+def write_three_sheets():
+    """Sheets of other sizes in each kind, with numbers that their formats show, an error, a hidden row and column, a comment, a chart."""
+    import openpyxl
+    from openpyxl.comments import Comment
+
+    book = book_of((0.653, 12, 6.02214076e23, 0.1 + 0.2))
+    book.active.title = "One"
+    for cell, form in zip(book.active[1], ("0.0%", "000000", "General", "General")):
+        cell.number_format = form
+    for sheet, rows in (book.create_sheet("Two"), 2), (book.create_sheet("Three"), 3):
+        for row in range(rows):
+            sheet.append([sheet.title] * (row + 1))
+    book.create_chartsheet("Drawn").add_chart(openpyxl.chart.BarChart())
+    book["Three"]["A1"].comment = Comment("why?", "Ada")
+    book.save("three.xlsx")
+    with zipfile.ZipFile("three.xlsx") as whole:
+        parts = {name: whole.read(name) for name in whole.namelist()}
+    archive("strict.xlsx", {name: re.sub(rb"http://schemas.openxmlformats.org/(\w+)/2006/", rb"http://purl.oclc.org/ooxml/\1/", parts[name]) for name in parts})
+
+    def cells(*found):
+        return "<table:table-row{}>" + "".join(f"<table:table-cell office:value-type='{kind}' {has}><text:p>{text}</text:p></table:table-cell>" for kind, has, text in found) + "</table:table-row>"
+
+    def sheet(name, columns, *rows):
+        return f"<table:table table:name='{name}'>{columns}{''.join(rows)}</table:table>"
+
+    numbers = ("percentage", "office:value='0.653'", "65%"), ("float", "office:value='12'", "000012"), ("float", "office:value='6.02214076E23'", "6E+23")
+    more = ("float", "office:value='0'", "#DIV/0!"), ("time", "office:time-value='PT25H30M00S'", "25:30"), ("date", "office:date-value='2026-01-02'", "2.1.26")
+    note = "<office:annotation><dc:creator>Ada</dc:creator><text:p>why?</text:p></office:annotation>"
+    hidden = " table:visibility='collapse'"
+    names = "".join(f" xmlns:{name}='urn:{name}'" for name in ("office", "table", "text", "dc"))
+    columns = f"<table:table-column/><table:table-column table:number-columns-repeated='2'{hidden}/>"
+    two = cells(("string", "", "<text:span>Two</text:span>")).replace("<text:p>", note + "<text:p>", 1)
+    archive("three.ods", {"content.xml": f"<office:document{names}>" + sheet("One", columns, cells(*numbers).format(""), cells(*more).format(hidden))
+        + sheet("Two", "", two.format(" table:number-rows-repeated='2'")) + sheet("Three", "", cells(("string", "", "Three")).format("")) + "</office:document>"})
+
+
+def write_old_sheets():
+    def record(kind, *data):
+        joined = b"".join(data)
+        return struct.pack("<HH", kind, len(joined)) + joined
+
+    def begin(kind):
+        return record(0x809, struct.pack("<HHHH", 0x500, kind, 0, 0))
+
+    def cell(kind, row, column, form, data):
+        return record(kind, struct.pack("<HHH", row, column, form), data)
+
+    def label(row, text):
+        return cell(0x204, row, 0, 0, struct.pack("<H", len(text)) + text)
+
+    # The last format, 31, is a date of East Asia, without a string.
+    forms = b"".join(record(0x31, struct.pack("<HHHHHBBBBB", 200, 0, 0, 400, 0, 0, 0, 0, 0, 1), b"A") for _ in range(5))
+    forms += record(0x41E, struct.pack("<HB", 164, 6), b"000000") + b"".join(record(0xE0, struct.pack("<HHHHHHHH", 0, form, 1, 0, 0, 0, 0, 0)) for form in (0, 10, 164, 31))
+    numbers = b"".join(cell(0x203, 0, form, form, struct.pack("<d", value)) for form, value in enumerate((6.02214076e23, 0.653, 12, 46024)))
+    hidden = record(0x208, struct.pack("<HHHHHHHH", 0, 0, 4, 255, 0, 0, 0x120, 0)) + record(0x7D, struct.pack("<HHHHHH", 2, 3, 2000, 0, 1, 0))
+    sheets = {b"One": hidden + numbers + cell(0x205, 1, 0, 0, b"\x07\x01"), b"Two": label(0, b"Two") + label(1, b"Two"), b"Three": label(0, b"Three")}
+    bodies = [begin(0x10) + body + record(0x0A) for body in sheets.values()]
+    at = len(begin(5) + forms) + sum(len(name) + 11 for name in (*sheets, b"Drawn")) + 4
+    listed = b""
+    for name, body in zip(sheets, bodies):
+        listed += record(0x85, struct.pack("<IBBB", at, 0, 0, len(name)), name)
+        at += len(body)
+    listed += record(0x85, struct.pack("<IBBB", at, 0, 2, 5), b"Drawn")
+    write("three.xls", begin(5) + forms + listed + record(0x0A) + b"".join(bodies))
 
 
 def write_binary_sheets():
@@ -99,24 +169,29 @@ def write_binary_sheets():
     def wide(text):
         return struct.pack("<I", len(text)) + text.encode("utf-16-le")
 
-    def cell(column, data):
-        return struct.pack("<II", column, 0) + data
+    def cell(column, data, style=0):
+        return struct.pack("<II", column, style) + data
 
-    def row(number):
-        return record(0, struct.pack("<I", number) + bytes(21))
+    def row(number, flags=0):
+        return record(0, struct.pack("<IIHBB", number, 0, 0, 0, flags))
 
-    schema = "http://schemas.openxmlformats.org"
-    sheet = f'Id="rId1" Type="{schema}/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.bin"'
-    sheets = record(143) + record(156, struct.pack("<II", 0, 1) + wide("rId1") + wide("Sums")) + record(144)
-    cells = row(0) + record(5, cell(0, struct.pack("<d", 1.5))) + record(3, cell(1, b"\x07"))
-    cells += row(2) + record(11, cell(2, b"\x2a" + bytes(10)))
-    archive("errors.xlsb", {
-        "[Content_Types].xml": f'<Types xmlns="{schema}/package/2006/content-types"/>',
-        "xl/_rels/workbook.bin.rels":
-            f'<Relationships xmlns="{schema}/package/2006/relationships"><Relationship {sheet}/></Relationships>',
-        "xl/workbook.bin": record(131) + sheets + record(132),
-        "xl/worksheets/sheet1.bin":
-            record(129) + record(148, struct.pack("<4I", 0, 2, 0, 2)) + record(145) + cells + record(146) + record(130),
+    def relations(*links):
+        found = "".join(f'<Relationship Id="rId{at}" Type="{schema}/officeDocument/2006/relationships/{kind}" Target="{target}"/>' for at, (kind, target) in enumerate(links))
+        return f'<Relationships xmlns="{schema}/package/2006/relationships">{found}</Relationships>'
+
+    schema, names = "http://schemas.openxmlformats.org", ("One", "Two", "Three", "Drawn")
+    links = [("worksheet", f"worksheets/sheet{at}.bin") for at in range(3)] + [("chartsheet", "chartsheets/sheet3.bin"), ("styles", "styles.bin"), ("sharedStrings", "strings.bin")]
+    one = record(60, struct.pack("<IIIIH", 1, 2, 0, 0, 1)) + row(0) + record(5, cell(0, struct.pack("<d", 0.653), 1)) + record(2, cell(1, struct.pack("<i", 12 << 2 | 2), 2))
+    one += record(5, cell(2, struct.pack("<d", 6.02214076e23))) + row(2, 16) + record(3, cell(1, b"\x07")) + record(11, cell(2, b"\x2a" + bytes(10))) + record(4, cell(3, b"\1"))
+    two = b"".join(row(at) + record(7, cell(0, struct.pack("<I", 0))) for at in range(2))
+    archive("three.xlsb", {
+        "xl/_rels/workbook.bin.rels": relations(*links),
+        "xl/workbook.bin": b"".join(record(156, struct.pack("<II", 0, at) + wide(f"rId{at}") + wide(name)) for at, name in enumerate(names)),
+        "xl/worksheets/sheet0.bin": one, "xl/worksheets/sheet1.bin": two, "xl/worksheets/sheet2.bin": row(0) + record(6, cell(0, wide("Three"))),
+        "xl/worksheets/_rels/sheet1.bin.rels": relations(("comments", "../comments1.bin")),
+        "xl/comments1.bin": record(632, wide("Ada")) + record(635, struct.pack("<IIIII", 0, 1, 1, 0, 0)) + record(637, b"\0" + wide("why?")),
+        "xl/strings.bin": record(19, b"\0" + wide("Two")),
+        "xl/styles.bin": record(44, struct.pack("<H", 164) + wide("000000")) + record(47, bytes(16)) + record(617) + b"".join(record(47, struct.pack("<HH", 0, form) + bytes(12)) for form in (0, 10, 164)),
     })
 
 
@@ -210,8 +285,11 @@ def write_tables():
     import sqlite3
 
     import duckdb
+    import numpy as np
     import openpyxl
     import pandas as pd
+    import pyarrow.ipc
+    import pyreadstat
     from openpyxl.comments import Comment
 
     book = book_of(("q", "n"), ("Q1", 1), ("Q2", 2))
@@ -226,9 +304,25 @@ def write_tables():
     frame = pd.DataFrame({"n": [1, None], "at": pd.to_datetime(["2026-01-02 03:04:05.000000006"] * 2)})
     frame.to_parquet("a.parquet")
     frame.to_feather("a.feather")
+    pd.DataFrame([range(5000)], columns=map(str, range(5000))).to_parquet("wide.parquet")
     with contextlib.closing(sqlite3.connect("a.sqlite")) as con, con:
         con.execute("create table orders(id integer primary key, name, photo blob)")
         con.executemany("insert into orders(name, photo) values (?, ?)", [("Ada", b"xyz")] * 12)
+    with contextlib.closing(sqlite3.connect("parts.sqlite")) as con, con:
+        con.executescript("create table made(n int, twice int as (n * 2), note text); insert into made values(1, 'x'); create table gone(x);"
+            "create view lost as select * from gone; drop table gone; create table zoo(animal); pragma writable_schema = 1;"
+            "insert into sqlite_master values('table', 'areas', 'areas', 0, 'create virtual table areas using FieldModule()')")
+    write("gone.csv", b"a\n1\n")
+    with duckdb.connect("parts.duckdb") as con:
+        con.execute("create view lost as from 'gone.csv'; create table zoo as select 1 as n")
+    pathlib.Path("gone.csv").unlink()
+    with pyarrow.ipc.new_stream("a.arrow", pyarrow.schema({"n": pyarrow.int64()})) as stream:
+        stream.write_table(pyarrow.table({"n": range(12)}), max_chunksize=5)
+    frame = pd.DataFrame({"city": ["Oslo", "Bergen"], "n": [1, None], "small": np.array([5.1, 2], "float32")})
+    about = {"column_labels": ["Town", None, None], "variable_value_labels": {"n": {1: "one"}}}
+    frame.to_stata("a.dta", write_index=False, variable_labels={"city": "Town"}, value_labels=about["variable_value_labels"])
+    pyreadstat.write_sav(frame.astype({"small": "float64"}).round(2), "a.sav", **about)
+    pyreadstat.write_xport(frame.rename(columns=str.upper).astype({"SMALL": "float64"}).round(2), "a.xpt", column_labels=["Town", None, None])
     with duckdb.connect("a.duckdb") as con:
         con.execute("create schema s; create table s.t as select 'POINT(1 2)'::geometry as g")
 
@@ -302,7 +396,7 @@ class Kinds(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         with contextlib.chdir(cls.folder):
-            for make in write_word, write_sheets, write_binary_sheets, write_text, write_pdf, write_invoice, write_tables, write_packed, write_messages:
+            for make in write_word, write_sheets, write_three_sheets, write_old_sheets, write_binary_sheets, write_text, write_pdf, write_invoice, write_tables, write_packed, write_messages:
                 make()
 
     def test_a_picture_is_one_that_clients_take(self):
@@ -330,7 +424,14 @@ class Kinds(unittest.TestCase):
             ("a.xlsx", sales + "\nŁódź,2.5,2024-07-02", "--- sheet Empty ---"),
             ("a.ods", sales, "--- sheet Empty ---"),
             ("seen.xlsx", "NA,None,null,n/a\n#DIV/0!,25:30:00,TRUE\n1900-01-03\n[59996 empty rows]\n,far\n--- sheet Next ---\nafter\n"),
-            ("errors.xlsb", "--- sheet Sums ---\n1.5\n"),
+            *((name, "--- sheet One ---\n65.3%,000012,6.02214076e23,0.3\n--- sheet Two ---\nTwo\nTwo,Two\n--- sheet Three ---\nThree\nThree,Three\n"
+                "Three,Three,Three\n[comment at A1, Ada: why?]\n--- sheet Drawn (chart) ---\n[chart: ]\n") for name in ("three.xlsx", "strict.xlsx")),
+            ("three.xlsb", "--- sheet One ---\n65.3%,000012,6.02214076e23\n\n,#DIV/0!,#N/A,TRUE\n[hidden rows: 3]\n[hidden columns: B-C]\n"
+                "--- sheet Two ---\nTwo\nTwo\n[comment at A2, Ada: why?]\n--- sheet Three ---\nThree\n--- sheet Drawn (chart) ---\n"),
+            ("three.xls", "--- sheet One ---\n6.02214076e23,65.3%,000012,2026-01-02\n#DIV/0!\n[hidden rows: 1]\n[hidden columns: C-D]\n"
+                "--- sheet Two ---\nTwo\nTwo\n--- sheet Three ---\nThree\n--- sheet Drawn (chart) ---\n"),
+            ("three.ods", "--- sheet One ---\n65.3%,000012,6.02214076e23\n#DIV/0!,25:30:00,2026-01-02\n[hidden rows: 2]\n[hidden columns: B-C]\n"
+                "--- sheet Two ---\nTwo\nTwo\n[comment at A1, Ada: why?]\n--- sheet Three ---\nThree\n"),
             ("odd.xlsx", "TRUE\nx\n"),
             ("formula.xlsx", '--- sheet Sheet ---\n"a, b",1\nc,2\nsum,=SUM(B1:B2)\n'),
             ("a.odt", "Title\none two three\n"),
@@ -348,8 +449,16 @@ class Kinds(unittest.TestCase):
             ("turned.pdf", "left     right\n\nlefter   righter\n--- page 2 ---\n", "שלום"),
             ("besides.xlsx", "Q2,2\n[hidden rows: 2]\n[hidden columns: C]\n[comment at A1, Ada: why?]\n[chart: Sales]\n | 'Sheet'!B1\n", "--- sheet Past (hidden) ---"),
             ("a.parquet", "--- a.parquet: 2 rows ---\nn DOUBLE, at TIMESTAMP_NS\nn,at\n1.0,2026-01-02 03:04:05.000000006\n,2026"),
+            ("a.arrow", "--- a.arrow: 12 rows ---\nn int64\nn\n0\n1\n"),
+            ("a.dta", "--- a.dta: 2 rows ---\ncity %6s (Town), n %10.0g, small %9.0g\ncity,n,small\nOslo,1,5.1\nBergen,,2\n[values of n: 1 one]\n"),
+            ("a.sav", "--- a.sav: 2 rows ---\ncity A6 (Town), n F8.2, small F8.2\ncity,n,small\nOslo,1,5.1", "[values of n: 1 one]\n"),
+            ("a.xpt", "--- a.xpt: 2 rows ---\nCITY (Town), N, SMALL\nCITY,N,SMALL\nOslo,1,5.1\nBergen,,2\n"),
+            ("parts.sqlite", "--- made: 1 row ---\nn INT, twice INT, note TEXT\nn,twice,note\n1,2,x\n", "[lost cannot be read: OperationalError: no such table: main.gone]\n",
+                "[areas cannot be read: OperationalError: no such module: FieldModule]\n", "--- zoo: 0 rows ---"),
+            ("parts.duckdb", "[lost cannot be read: IOException: ", "--- zoo: 1 row ---\n"),
             ("a.feather", "--- a.feather: 2 rows ---\nn double, at timestamp[ns]\nn,at\n1,2026-01-02 03:04:05.000000006\n"),
             ("a.sqlite", "--- orders: 12 rows ---\nid INTEGER, name, photo BLOB\nid,name,photo\n1,Ada,[3 bytes]\n"),
+            ("wide.parquet", "--- wide.parquet: 1 row ---\n", ",4998,4999\n"),
             ("a.duckdb", "--- s.t: 1 row ---\ng GEOMETRY\ng\nPOINT (1 2)\n"),
             ("a.zip", " 1000 ", "folder/one.txt\n", "zwei.csv\n"),
             *((name, "a.zip\n") for name in ("a.tar", "a.tar.gz", "a.tar.bz2", "a.tar.xz", "a.tar.zst")),
@@ -377,6 +486,7 @@ class Kinds(unittest.TestCase):
         for name, want in (
             ("locked.pdf", "encrypted"), ("broken.docx", "broken"), ("broken.pdf", "broken"), ("broken.zst", "broken"),
             ("laughs.docx", "broken"), ("no.doc", "unsupported"), ("bomb.xlsx", "too_large"),
+            ("none.xlsb", "broken"), ("none.ods", "broken"),
         ):
             with self.subTest(name):
                 self.assertEqual(self.read(name).get("error"), want)

@@ -58,6 +58,10 @@ var mimeTypes = map[string]string{
 	".yaml":    "application/yaml",
 	".yml":     "application/yaml",
 	".zip":     "application/zip",
+
+	// Stata, SPSS, SAS
+	".dta": "application/x-stata-dta", ".sav": "application/x-spss-sav", ".zsav": "application/x-spss-sav",
+	".sas7bdat": "application/x-sas-data", ".xpt": "application/x-sas-xport",
 }
 
 // The types of texts that contain other text: Jupyter's notebooks, and letters as they are sent.
@@ -71,7 +75,8 @@ const (
 func IsDocument(mime string) bool {
 	switch mime {
 	case "application/pdf", "application/vnd.ms-excel", "application/x-ole-storage", Letter, mimeTypes[".epub"], mimeTypes[".rtf"], mimeTypes[".mbox"],
-		mimeTypes[".doc"], mimeTypes[".ppt"], mimeTypes[".msg"], mimeTypes[".parquet"], mimeTypes[".arrow"], mimeTypes[".duckdb"], mimeTypes[".sqlite"]:
+		mimeTypes[".doc"], mimeTypes[".ppt"], mimeTypes[".msg"], mimeTypes[".parquet"], mimeTypes[".arrow"], mimeTypes[".duckdb"], mimeTypes[".sqlite"],
+		mimeTypes[".dta"], mimeTypes[".sav"], mimeTypes[".sas7bdat"], mimeTypes[".xpt"]:
 		return true
 	}
 	return strings.HasPrefix(mime, "application/vnd.openxmlformats-officedocument.") || strings.HasPrefix(mime, "application/vnd.oasis.opendocument.")
