@@ -1,10 +1,12 @@
 // SQL over files: what sandbox.sql runs in the container itself, by DuckDB.
 'use strict';
+const { spawn } = require('node:child_process');
 const { EventEmitter } = require('node:events');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
 const { createRequire } = require('node:module');
+const { createInterface } = require('node:readline');
 const { view } = require('./sandbox_tables.js');
 
 const FILES = 'files'; // the connection that is none
@@ -13,31 +15,36 @@ const DATA = '/mnt/data';
 const FOLDER = '.query-files-javascript-'; // followed by the container and the process
 const SHARE = 0.6; // of the container's memory that DuckDB may take
 const TOKEN = /--[^\n]*|\/\*[^]*?\*\/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S/g;
-const NAME = /\.(?:csv|tsv|txt|parquet|json|jsonl|ndjson)(?:\.(?:gz|zst))?$/i;
+const NAME = /\.(?:csv|tsv|txt|parquet|json|jsonl|ndjson|arrow|feather)(?:\.(?:gz|zst))?$/i;
 const OTHERS = {
   // files that DuckDB reads with an extension alone, or not at all, and what does
   'sqlite3?|db3?': (file) => `const { DatabaseSync } = require('node:sqlite'); new DatabaseSync('${file}').prepare('select …').all()`,
   duckdb: (file) => `DuckDBInstance.create('${file}', { access_mode: 'READ_ONLY' }) of @duckdb/node-api`,
-  'xls[xmb]?|ods|feather|arrow': (file) => `Python's pandas: frame = pandas.read_${/x|o/.test(path.extname(file)) ? 'excel' : 'feather'}('${file}'), sandbox.sql("select … from frame")`,
+  'xls[xmb]?|ods': (file) => `Python's pandas: frame = pandas.read_excel('${file}'), sandbox.sql("select … from frame", connection="files")`,
 };
 const OTHER = new RegExp(`\\.(?:${Object.keys(OTHERS).join('|')})$`, 'i');
+const READER = /^(?:read|sniff|parquet)_\w+$/;
 const TAKE_FROM = new Set(['extract', 'trim', 'substring', 'overlay']); // functions with a FROM of their own
 const BEHIND_FROM = /^(?:select|where|group|having|window|qualify|order|limit|offset|fetch|union|intersect|except)$/i;
 
-/** find is the files that a statement names behind FROM and JOIN. */
-function find(query) {
+/** find is the files that a statement names behind FROM and JOIN, alone or as arguments of a function that reads files. `alone` has the places of those. */
+function find(query, alone = []) {
   const files = [];
-  const inside = [{ word: '', from: false }]; // for each bracket the word before it, and whether a FROM clause goes on in it
+  const inside = [{ word: '', from: false, reader: false }]; // for each bracket the word before it, whether a FROM clause goes on in it, and whether it has a reader's files
   let [before, last] = ['', ''];
-  for (const [token] of query.matchAll(TOKEN)) {
+  for (const { 0: token, index } of query.matchAll(TOKEN)) {
     if (token.startsWith('--') || token.startsWith('/*')) continue;
     const level = inside.at(-1);
     const begins = (last === 'from' || last === 'join') && before !== 'distinct' && !TAKE_FROM.has(level.word);
     level.from = begins || (level.from && !BEHIND_FROM.test(token));
     const reads = begins || (last === ',' && level.from);
-    if (token === '(' || token === '[') inside.push({ word: last, from: false });
+    const file = token[0] === "'" ? token.slice(1, -1).replaceAll("''", "'") : '';
+    if (token === '(' || token === '[') inside.push({ word: last, from: false, reader: (level.from && READER.test(last)) || (token === '[' && level.reader && last === '(') });
     else if ((token === ')' || token === ']') && inside.length > 1) inside.pop();
-    else if (reads && token[0] === "'" && [NAME, OTHER].some((form) => form.test(token.slice(1, -1)))) files.push(token.slice(1, -1).replaceAll("''", "'"));
+    else if ((reads || (level.reader && '([,'.includes(last))) && [NAME, OTHER].some((form) => form.test(file))) {
+      files.push(file);
+      if (reads) alone.push({ file, index, end: index + token.length });
+    }
     [before, last] = [last, token.toLowerCase()];
   }
   return files;
@@ -69,24 +76,37 @@ function missing(file) {
   return { code: 'not_found', message: `There is no file '${file}'.`, hint: `Paths are from the current folder, ${process.cwd()}.${some && ` There are: ${some}.`}` };
 }
 
-const told = new Set(); // files whose dates a note has named
+const made = new Map(); // views by their files as they were
 
-/** noteDates says how dates were taken that are another day for another reader, as 03/04/2026 is. */
-async function noteDates(connection, file) {
-  if (told.has(file) || !/\.(?:[ct]sv|txt)/i.test(file)) return;
-  told.add(file);
+/** makeView has the view of a path made by Python's sandbox_guesses.py, which asks this DuckDB, and is its name. Notes are told once. */
+async function makeView(connection, file, query, temporary, whole) {
+  const wants = (query.match(/(?<!\()\*|\bcolumns\b|\bdescribe\b|\bsummarize\b|\bfilename\b/gi) ?? []).map((word) => word[0].toLowerCase()).join('');
+  const state = JSON.stringify([file, wants, whole, ...(/[*?[]/.test(file) ? fs.globSync(file) : [file]).map((each) => [each, fs.statSync(each).size, fs.statSync(each).mtimeMs])]);
+  const { error, views = [], notes = [] } = made.get(state) ?? (await guesses(connection, [file, wants, temporary, whole]));
+  if (error) throw new Error(error);
+  for (const note of made.has(state) ? [] : notes) console.error(`note: ${note}`);
+  if (!views.at(-1)?.includes(FOLDER)) made.set(state, { views });
+  for (const statement of views) await connection.run(statement);
+  return views.length > 0 && `${quoted(file)}.${quoted(path.basename(file).split('.')[0])}`;
+}
+
+const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
+
+async function guesses(connection, asked) {
+  const python = spawn('python3', ['-I', path.join(__dirname, '../python/sandbox_guesses.py')], { stdio: ['pipe', 'pipe', 'ignore'] });
   try {
-    const sniffed = await connection.runAndReadAll('select unnest(Columns, recursive := true), DateFormat, TimestampFormat from sniff_csv($1)', [file]);
-    for (const [name, type, ...forms] of sniffed.getRowsJson()) {
-      const form = { DATE: forms[0], TIMESTAMP: forms[1] }[type] ?? '';
-      if (!/^%[dm][^%]%[dm]/.test(form)) continue;
-      const column = `"${name.replaceAll('"', '""')}"`;
-      const days = await connection.runAndReadAll(`select max(day(${column})) from (select ${column} from read_csv($1) limit 100000)`, [file]);
-      const other = form.replace(/[dm]/g, (letter) => (letter === 'd' ? 'm' : 'd'));
-      if (Number(days.getRows()[0][0]) <= 12) console.error(`note: ${column} of ${file} was read as ${form} and may be meant as ${other}: read_csv('${file}', ${type.toLowerCase()}format='${other}')`);
+    python.on('error', () => {});
+    python.stdin.on('error', () => {});
+    python.stdin.write(`${JSON.stringify(asked)}\n`);
+    for await (const line of createInterface({ input: python.stdout })) {
+      const answer = JSON.parse(line);
+      if (!answer.ask) return answer;
+      const rows = await connection.runAndReadAll(answer.ask).then((reader) => ({ rows: reader.getRowsJson() }), (error) => ({ error: error.message }));
+      python.stdin.write(`${JSON.stringify(rows)}\n`);
     }
-  } catch {
-    // none that it finds
+    return { notes: [`what DuckDB took for types and names in ${asked[0]} is not checked, as there is no Python here`] };
+  } finally {
+    python.kill();
   }
 }
 
@@ -160,14 +180,21 @@ async function run(query, params, { maxRows, tables = {}, started }, fail) {
     if (ended) throw new Error('interrupted');
     const bound = params.map((value) => (value === undefined ? null : value instanceof Date ? value.toISOString() : value));
     const ask = (text) => (maxRows > 0 ? connection.streamAndReadUntil(text, maxRows, bound) : connection.runAndReadAll(text, bound));
-    for (const file of find(query)) await noteDates(connection, file);
-    let reader = await ask(query);
-    const shapes = reader.columnNames().filter((_, i) => String(reader.columnType(i)).startsWith('GEOMETRY')).map((name) => `"${name.replaceAll('"', '""')}"`);
-    if (shapes.length > 0) reader = await ask(`select * replace (${shapes.map((name) => `${name}::varchar as ${name}`).join(', ')}) from (${query.trim().replace(/;+$/, '')}\n)`);
-    const rows = reader.getRowObjects().map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, plain(value, duckdb)])));
-    const answer = maxRows > 0 ? rows.slice(0, maxRows) : rows;
-    if (/json|csv|tsv|txt/i.test(query)) noteRounded(answer, reader);
-    return answer;
+    const alone = [];
+    find(query, alone);
+    for (const whole of [false, true]) {
+      try {
+        let statement = query;
+        for (const { file, index, end } of alone.toReversed()) {
+          const name = await makeView(connection, file, query, temporary, whole);
+          if (name) statement = statement.slice(0, index) + name + statement.slice(end);
+        }
+        return await answer(statement, ask, maxRows, duckdb, query);
+      } catch (error) {
+        const mends = alone.some(({ file }) => /json/i.test(file)) ? /^(?:Conversion|Invalid Input|Binder)/ : /^(?:Conversion|Invalid Input)/;
+        if (whole || ended || alone.length === 0 || !mends.test(error.message)) throw error;
+      }
+    }
   } catch (error) {
     throw fail({ code: 'sql_failed', message: String(error.message).slice(0, 2000), hint: hint(error.message) });
   } finally {
@@ -176,6 +203,16 @@ async function run(query, params, { maxRows, tables = {}, started }, fail) {
     instance?.closeSync();
     fs.rmSync(temporary, { recursive: true, force: true });
   }
+}
+
+async function answer(statement, ask, maxRows, duckdb, query) {
+  let reader = await ask(statement);
+  const shapes = reader.columnNames().filter((_, i) => String(reader.columnType(i)).startsWith('GEOMETRY')).map(quoted);
+  if (shapes.length > 0) reader = await ask(`select * replace (${shapes.map((name) => `${name}::varchar as ${name}`).join(', ')}) from (${statement.trim().replace(/;+$/, '')}\n)`);
+  const rows = reader.getRowObjects().map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, plain(value, duckdb)])));
+  const some = maxRows > 0 ? rows.slice(0, maxRows) : rows;
+  if (/json|csv|tsv|txt/i.test(query)) noteRounded(some, reader);
+  return some;
 }
 
 /** plain is a value of DuckDB's as a database's answer has it: numbers that are exact, and texts. */

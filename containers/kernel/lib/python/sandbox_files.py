@@ -9,6 +9,7 @@ import re as _re
 import shutil as _shutil
 import tempfile as _tempfile
 
+import sandbox_guesses as _guesses
 from sandbox import SQLError
 
 FILES = "files"  # the connection that is none
@@ -17,23 +18,27 @@ _DATA = "/mnt/data"
 _FOLDER = ".query-files-python-"  # followed by the container and the process
 _SHARE = 0.6  # of the container's memory that DuckDB may take
 _TOKEN = _re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S""", _re.S)
-_NAME = _re.compile(r"\.(csv|tsv|txt|parquet|json|jsonl|ndjson)(\.(gz|zst))?$", _re.I)
 _OTHERS = {  # files that DuckDB reads with an extension alone, or not at all, and what does
     r"sqlite3?|db3?": "import sqlite3; pandas.read_sql('select …', sqlite3.connect(%r))",
     "duckdb": "import duckdb; duckdb.connect(%r, read_only=True).sql('select …').df()",
     "xls[xmb]?|ods": "frame = pandas.read_excel(%r), and then the variable's name behind FROM",
-    "feather|arrow": "frame = pandas.read_feather(%r), and then the variable's name behind FROM",
 }
+_NAME = _guesses.NAME
 _OTHER = _re.compile(r"\.(?:%s)$" % "|".join("(%s)" % ending for ending in _OTHERS), _re.I)
+_READER = _re.compile(r"(read|sniff|parquet)_\w+")
 _TAKE_FROM = ("extract", "trim", "substring", "overlay")  # functions with a FROM of their own
 _BEHIND_FROM = ("select", "where", "group", "having", "window", "qualify", "order", "limit", "offset", "fetch", "union", "intersect", "except")
 
 
-def find(query):
-    """The files that a statement names behind FROM and JOIN, and the names that stand there."""
-    files, names, words = [], [], ["", ""]
-    inside = [["", False]]  # for each bracket the word before it, and whether a FROM clause goes on in it
-    for token in _TOKEN.findall(query):
+def find(query, views=False):
+    """The files that a statement names behind FROM and JOIN, alone or as arguments of a function that reads files, and the names that stand there.
+
+    With views the statement itself comes first, with the name of a view for each file that stands alone, and the files are these.
+    """
+    files, alone, names, words, pieces = [], [], [], ["", ""], []
+    inside = [["", False, False]]  # for each bracket the word before it, whether a FROM clause goes on in it, and whether it has a reader's files
+    for match in _TOKEN.finditer(query):
+        token = match[0]
         if token.startswith(("--", "/*")):
             continue
         before, last = words
@@ -41,16 +46,23 @@ def find(query):
         begins = last in ("from", "join") and before != "distinct" and level[0] not in _TAKE_FROM
         level[1] = begins or level[1] and token.lower() not in _BEHIND_FROM
         reads = begins or last == "," and level[1]
+        path = token[1:-1].replace("''", "'") if token[0] == "'" else ""
         if token in "([":
-            inside.append([last, False])
+            inside.append([last, False, level[1] and bool(_READER.fullmatch(last)) or token == "[" and level[2] and last == "("])
         elif token in ")]" and len(inside) > 1:
             inside.pop()
-        elif reads and token[0] == "'" and (_NAME.search(token[1:-1]) or _OTHER.search(token[1:-1])):
-            files.append(token[1:-1].replace("''", "'"))
+        elif path and (reads or level[2] and last in "([,") and (_NAME.search(path) or _OTHER.search(path)):
+            files.append(path)
+            if reads:
+                alone.append((match.span(), path))
         elif reads and (token[0] == '"' or token.isidentifier()):
             names.append(token.strip('"'))
         words = [last, token.lower()]
-    return files, names
+    if not views:
+        return files, names
+    for (begin, end), path in reversed(alone):
+        query = query[:begin] + _guesses.view(path) + query[end:]
+    return query, list(dict.fromkeys(path for _, path in alone))
 
 
 def choose(query, connection):
@@ -86,7 +98,7 @@ def run(query, params, max_rows, frame):
             tables[name] = value
     folder = _folder()
     try:
-        return _query(query, params, max_rows, tables, folder, files)
+        return _query(query, params, max_rows, tables, folder)
     finally:
         _shutil.rmtree(folder, ignore_errors=True)
 
@@ -105,10 +117,7 @@ def _must_be_there(path):
 
 
 def _folder():
-    """A hidden folder for what does not fit into memory. Those of processes that have ended are removed.
-
-    Each language has a container of its own, which sees no process of the others.
-    """
+    """A hidden folder for what does not fit into memory. Those of processes that have ended are removed."""
     base = _DATA if _os.access(_DATA, _os.W_OK) else _tempfile.gettempdir()  # /tmp is small
     here = _container()
     for left in _glob.glob(_os.path.join(base, _FOLDER + "*")):
@@ -155,33 +164,11 @@ def memory(root="/sys/fs/cgroup"):
     return None
 
 
-_told = set()  # files whose dates a note has named
+_made = {}  # views by their files as they were
+_told = set()  # notes of these
 
 
-def _note_dates(con, path):
-    """Says how dates were taken that are another day for another reader, as 03/04/2026 is."""
-    if path in _told or not _re.search(r"\.[ct]sv|\.txt", path, _re.I):
-        return
-    _told.add(path)
-    import duckdb
-
-    try:
-        columns, *forms = con.execute("select Columns, DateFormat, TimestampFormat from sniff_csv(?)", [path]).fetchone()
-        for column in columns:
-            form = forms[column["type"] != "DATE"]
-            if column["type"] in ("DATE", "TIMESTAMP") and form and _re.match("%[dm][^%]%[dm]", form):
-                name = '"%s"' % column["name"].replace('"', '""')
-                days = "select max(day(%s)) from (select %s from read_csv(?) limit 100000)" % (name, name)
-                if con.execute(days, [path]).fetchone()[0] <= 12:
-                    other = form.translate(str.maketrans("dm", "md"))
-                    print("note: %s of %s was read as %s and may be meant as %s: read_csv('%s', %sformat='%s')" % (name, path, form, other, path, column["type"].lower(), other))
-    except (duckdb.Error, TypeError):
-        pass  # none that it finds
-
-
-def _query(query, params, max_rows, tables, folder, files):
-    import importlib.util
-
+def _query(query, params, max_rows, tables, folder):
     import duckdb
 
     # A connection of the call's own: its threads end with it, and a kernel that forks has none.
@@ -189,26 +176,57 @@ def _query(query, params, max_rows, tables, folder, files):
     try:
         for name, table in tables.items():
             con.register(name, table)
-        for path in files:
-            _note_dates(con, path)
-        con.execute(query, list(params or ()))
-        if not con.description:
-            return None
-        quoted = ('"%s"' % name.replace('"', '""') for name, kind, *_ in con.description if str(kind).upper().startswith(_AS_TEXT))
-        texts = ", ".join("%s::varchar as %s" % (name, name) for name in quoted)
-        if texts:
-            con.execute("select * replace (%s) from (%s\n)" % (texts, query.strip().rstrip(";")), list(params or ()))
-        kinds = [str(column[1]).upper() for column in con.description]
-        if importlib.util.find_spec("pandas") is None:
-            rows = con.fetchmany(max_rows) if max_rows else con.fetchall()
-            return [dict(zip((c[0] for c in con.description), row)) for row in rows]
-        return _with_types(_frame(con, max_rows), kinds, "json" in query.lower())
+        statement, files = find(query, views=True)
+        for whole in False, True:
+            try:
+                for path in files:
+                    _view(con, path, query, folder, whole)
+                return _rows(con, statement, params, max_rows, query)
+            except duckdb.Error as e:
+                if whole or not _guesses.may_mend(files, str(e)):
+                    raise
     except (duckdb.NotImplementedException, duckdb.InvalidInputException, duckdb.ConversionException, duckdb.TypeMismatchException) as e:
         raise _unreadable(con, tables) or _failure(e) from None
     except duckdb.Error as e:
         raise _failure(e) from None
     finally:
         con.close()
+
+
+def _view(con, path, query, folder, whole):
+    """Makes the view of a path. Its notes are told once as long as the files are the same."""
+    wants = _guesses.wants(query)
+    state = path, wants, tuple((each, _os.stat(each).st_size, _os.stat(each).st_mtime_ns) for each in sorted(_glob.glob(path)) or [path])
+    statements = _made.get((state, True)) or _made.get((state, whole)) or ()
+    if not statements or _FOLDER in statements[-1]:  # of a copy that is gone
+        try:
+            statements, notes = _guesses.views(lambda statement: con.execute(statement).fetchall(), path, wants, folder, whole)
+        except (ImportError, OSError, ValueError) as e:
+            raise SQLError("sql_failed", "%r cannot be read: %s" % (path, e), "Read it with another library, and name the variable behind FROM.") from None
+        _made[state, whole] = statements
+        for note in notes:
+            if (state[2], note) not in _told:
+                _told.add((state[2], note))
+                print("note: " + note)
+    for statement in statements:
+        con.execute(statement)
+
+
+def _rows(con, statement, params, max_rows, query):
+    import importlib.util
+
+    con.execute(statement, list(params or ()))
+    if not con.description:
+        return None
+    quoted = ('"%s"' % name.replace('"', '""') for name, kind, *_ in con.description if str(kind).upper().startswith(_AS_TEXT))
+    texts = ", ".join("%s::varchar as %s" % (name, name) for name in quoted)
+    if texts:
+        con.execute("select * replace (%s) from (%s\n)" % (texts, statement.strip().rstrip(";")), list(params or ()))
+    kinds = [str(column[1]).upper() for column in con.description]
+    if importlib.util.find_spec("pandas") is None:
+        rows = con.fetchmany(max_rows) if max_rows else con.fetchall()
+        return [dict(zip((c[0] for c in con.description), row)) for row in rows]
+    return _with_types(_frame(con, max_rows), kinds, "json" in query.lower())
 
 
 def _failure(e):

@@ -13,7 +13,7 @@ import sys as _sys
 
 _SMALL = 2 << 20  # bytes of files that are looked at whole at once
 _ROWS = 100_000  # that decide between forms of dates
-_NAME = _re.compile(r"\.(csv|tsv|txt|jsonl?|ndjson|parquet|arrow|feather)(?:\.(?:gz|zst))?$", _re.I)
+NAME = _re.compile(r"\.(csv|tsv|txt|jsonl?|ndjson|parquet|arrow|feather)(?:\.(?:gz|zst))?$", _re.I)
 _TRIES = ("", ", strict_mode=false", ", null_padding=true", ", null_padding=true, strict_mode=false")
 _WHOLE = "{x}::%s::varchar = {x} or regexp_full_match({x}, '\\s*[-+]?[1-9]\\d*\\s*')"
 _CHECKS = {  # by a column's type: whether a text is the same after the conversion
@@ -30,24 +30,38 @@ _DATE = _re.compile(r"\d\d?(\D)\d\d?(\D)(\d{4}|\d\d)(?:(\D+)\d\d?:\d\d(:\d\d)?(\
 _NUMBERS = {"BIGINT", "DOUBLE", "HUGEINT"}
 
 
-def views(ask, path, query, folder, whole):
-    """The statements that make the view of a path, and notes. Its schema is named as the path, so that its own name is the one that DuckDB gives."""
+def wants(query):
+    """The parts of a statement that decide about its views: all columns, and the name of the file."""
+    return "".join(sorted({found[:1].lower() for found in _re.findall(r"(?<!\()\*|\bcolumns\b|\bdescribe\b|\bsummarize\b|\bfilename\b", query, _re.I)}))
+
+
+def views(ask, path, asked, folder, whole):
+    """The statements that make the view of a path, and notes."""
     paths, notes = sorted(_glob.glob(path)) or [path], []
-    wanted = ["filename"] if _re.search(r"\bfilename\b", query, _re.I) else []
+    wanted = ["filename"] if "f" in asked else []
     more = (", filename=true" if wanted else "") + (", union_by_name=true" if len(paths) > 1 else "")
     wanted += _re.findall(r"([^/=]+)=[^/]*/", paths[0])
     whole = whole or sum(map(_os.path.getsize, paths)) < _SMALL
-    kind = _NAME.search(path)[1].lower()
+    kind = NAME.search(path)[1].lower()
     if kind == "parquet":
         body = "from read_parquet(%s%s)" % (text(path), more)
     elif kind in ("arrow", "feather"):
         body = " union all by name ".join("from read_parquet(%s)" % text(_as_parquet(each, folder)) for each in paths)
     elif "json" in kind:
-        body = _of_json(ask, path, query, whole, notes, more, wanted)
+        body = _of_json(ask, path, asked, whole, notes, more, wanted)
     else:
         body = _of_csv(ask, paths, folder, whole, notes, more, wanted)
-    view = "%s.%s" % (name(path), name(_os.path.basename(path).split(".")[0]))
-    return ["create schema if not exists " + name(path), "create or replace view %s as %s" % (view, body)], notes
+    return ["create schema if not exists " + name(path), "create or replace view %s as %s" % (view(path), body)], notes
+
+
+def view(path):
+    """The name of a path's view. The last part is the one by which DuckDB lets a statement name a file."""
+    return "%s.%s" % (name(path), name(_os.path.basename(path).split(".")[0]))
+
+
+def may_mend(files, failure):
+    """Whether views of the whole files may do what failed with views of their beginnings."""
+    return bool(_re.match(r"Conversion|Invalid Input|Binder" if _re.search("json", " ".join(files), _re.I) else "Conversion|Invalid Input", failure)) and bool(files)
 
 
 def text(value):
@@ -232,13 +246,13 @@ def _keep_texts(ask, reader, columns, notes, path):
             column.kind = "VARCHAR"
 
 
-def _of_json(ask, path, query, whole, notes, more, wanted):
+def _of_json(ask, path, asked, whole, notes, more, wanted):
     options = ", map_inference_threshold=-1, field_appearance_threshold=0" + more
     look = "read_json(%s%s%s)" % (text(path), options, ", sample_size=-1" if whole else "")
     columns = [_Column(row[0], row[1]) for row in ask("describe select * from " + look) if row[0] not in wanted]
     if [column.title for column in columns] == ["json"] or not columns:
         return "from " + look
-    if not whole and _re.search(r"(?<!\()\*|\b(columns|describe|summarize)\b", query, _re.I):
+    if not whole and asked.strip("f"):
         ask("select count(%s) from %s" % (name(columns[0].title), look))  # which fails at a field that is none of these
     given = ", ".join("%s: %s" % (text(column.title), text(column.given())) for column in columns)
     reader = "read_json(%s, columns={%s}%s)" % (text(path), given, more)
@@ -294,9 +308,8 @@ def _serve():
             raise RuntimeError(answer["error"])
         return answer["rows"]
 
-    asked = _json.loads(_sys.stdin.readline())
     try:
-        print(_json.dumps(dict(zip(("views", "notes"), views(ask, **asked)))))
+        print(_json.dumps(dict(zip(("views", "notes"), views(ask, *_json.loads(_sys.stdin.readline()))))))
     except Exception as e:
         print(_json.dumps({"error": str(e)}))
 
