@@ -15,12 +15,12 @@ _SMALL = 2 << 20  # bytes of files that are looked at whole at once
 _ROWS = 100_000  # that decide between forms of dates
 NAME = _re.compile(r"\.(csv|tsv|txt|jsonl?|ndjson|parquet|arrow|feather)(?:\.(?:gz|zst))?$", _re.I)
 _TRIES = ("", ", strict_mode=false", ", null_padding=true", ", null_padding=true, strict_mode=false")
-_WHOLE = "{x}::%s::varchar = {x} or regexp_full_match({x}, '\\s*[-+]?[1-9]\\d*\\s*')"
+_WHOLE = "try_cast({x} as %s)::varchar = {x} or regexp_full_match({x}, '\\s*[-+]?[1-9]\\d*\\s*')"
 _CHECKS = {  # by a column's type: whether a text is the same after the conversion
     **{kind: _WHOLE % kind for kind in ("BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT")},
     "DOUBLE": "length({x}) < 17 or length({x}) < 25 and regexp_matches({x}, '[.eE]')",
     "BOOLEAN": "lower({x}) in ('true', 'false')",
-    "DATE": "{x}::date::varchar = {x} or regexp_full_match({x}, '\\d{4}[-/]\\d\\d?[-/]\\d\\d?')",
+    "DATE": "try_cast({x} as date)::varchar = {x} or regexp_full_match({x}, '\\d{4}[-/]\\d\\d?[-/]\\d\\d?')",
     "TIMESTAMP": "length({x}) = 19 and {x}[17] = ':' or regexp_full_match({x}, '\\d{4}[-/]\\d\\d?[-/]\\d\\d?([ T]\\d\\d?:\\d\\d(:\\d\\d(\\.\\d{1,6}0*)?)?Z?)?')",
     "TIMESTAMP WITH TIME ZONE": "regexp_full_match({x}, '.*(Z|UTC|:\\d\\d(\\.\\d{1,6})?[-+]\\d\\d(:?\\d\\d)?)')",
     "TIME": "regexp_full_match({x}, '\\d?\\d:\\d\\d(:\\d\\d(\\.\\d{1,6})?)?')",
@@ -86,7 +86,7 @@ class _Column:
         x = name(self.title)
         if self.kind in _CHECKS:
             return _CHECKS[self.kind].replace("{x}", x)
-        return "%s::%s::%s is not distinct from %s" % (x, self.kind, self.given(), x) if of_json else ""
+        return "try_cast(%s as %s)::%s is not distinct from %s" % (x, self.kind, self.given(), x) if of_json else ""
 
     def value(self, whole, of_json=False):
         """The expression of its value, which fails at a text that the type would change, unless the whole file was looked at."""
@@ -136,6 +136,9 @@ def _csv_of(ask, path, folder, whole, notes):
     if not found:
         raise failure
     _name_columns(ask, source, found, first, whole, notes, path)
+    if found.padded and whole:  # DuckDB looks for wider lines at the beginning alone
+        widest = ask("select max(len(str_split(regexp_replace(l, '\"[^\"]*\"', '', 'g'), %s))) from %s" % (text(found.delimiter), _lines(source)))[0][0]
+        found.columns += [_Column("column%d" % n, "VARCHAR") for n in range(len(found.columns), int(widest or 0))]
     if found.padded:
         notes.append("lines of %s have fewer fields than others, and NULL for them: read_csv(%s, delim=chr(1), quote='', header=false) has the lines as they are" % (path, text(path)))
     elif found.skip or found.comment:
@@ -183,8 +186,12 @@ def _sniff(ask, path, options, whole):
     return _Sniffed(ask("select %s from sniff_csv(%s%s%s)" % (columns, text(path), options, ", sample_size=-1" if whole else ""))[0], options.replace(", header=true", ""))
 
 
+def _lines(path):
+    return "read_csv(%s, auto_detect=false, delim=chr(1), quote='', escape='', header=false, columns={l: 'VARCHAR'}, strict_mode=false)" % text(path)
+
+
 def _first(ask, path):
-    rows = ask("select l from read_csv(%s, auto_detect=false, delim=chr(1), quote='', escape='', header=false, columns={l: 'VARCHAR'}, strict_mode=false) where l <> '' limit 1" % text(path))
+    rows = ask("select l from %s where l <> '' limit 1" % _lines(path))
     return rows[0][0] if rows else ""
 
 
@@ -229,7 +236,7 @@ def _choose_forms(ask, reader, columns, whole, notes, path, kind):
         fitting = [form for form, n in zip(forms, read) if n == total]
         if sniffed in fitting and not sniffed.startswith("%y"):
             fitting.sort(key=sniffed.__ne__)
-        column.form = fitting[0] if fitting else None
+        column.form, column.kind = (fitting[0], column.kind) if fitting else (None, "VARCHAR")
         if len(fitting) > 1:
             option = "dateformat" if column.kind == "DATE" else "timestampformat"
             others = " or ".join("%s: read_%s(%s, %s=%s)" % (form, kind, text(path), option, text(form)) for form in fitting[1:])
@@ -239,7 +246,7 @@ def _choose_forms(ask, reader, columns, whole, notes, path, kind):
 def _keep_texts(ask, reader, columns, notes, path):
     """Makes text of columns that their types would change."""
     checks = [(column, check) for column in columns for check in [column.check()] if check]
-    counts = ", ".join("count(*) filter (not (%s))" % check for _, check in checks)
+    counts = ", ".join("count(%s) - count(*) filter (%s)" % (name(column.title), check) for column, check in checks)
     for (column, _), n in zip(checks, ask("select %s from %s" % (counts, reader))[0] if checks else ()):
         if int(n):
             notes.append("%s of %s is text, as %s would change %s of its values: select %s::%s from %s" % (column.title, path, column.kind, n, name(column.title), column.kind, text(path)))
