@@ -12,6 +12,7 @@ import re as _re
 import sys as _sys
 
 _SMALL = 2 << 20  # bytes of files that are looked at whole at once
+_WIDE = 100  # columns of a file that is looked at whole at once, as so many checks in a view take seconds
 _ROWS = 100_000  # that decide between forms of dates
 NAME = _re.compile(r"\.(csv|tsv|txt|jsonl?|ndjson|parquet|arrow|feather)(?:\.(?:gz|zst))?$", _re.I)
 _TRIES = ("", ", strict_mode=false", ", null_padding=true", ", null_padding=true, strict_mode=false")
@@ -80,7 +81,7 @@ class _Column:
         """The type in which a reader of JSON gives the column to the view: text where its own could change a value."""
         return "VARCHAR" if self.kind in _CHECKS and self.kind != "DOUBLE" else _WITHIN.sub("VARCHAR", self.kind)
 
-    def check(self, of_json=False):
+    def check(self, of_json):
         if self.form or self.kind == "VARCHAR" or of_json and self.given() == self.kind:
             return ""
         x = name(self.title)
@@ -104,6 +105,7 @@ def _of_csv(ask, paths, folder, whole, notes, more, wanted):
     groups, kinds = {}, {}
     for path in paths:
         options, columns, source = _csv_of(ask, path, folder, whole, notes)
+        whole = whole or len(columns) > _WIDE
         for column in columns:
             kinds.setdefault(column.title, set()).add(column.kind)
         groups.setdefault((options, tuple((c.title, c.kind, c.form) for c in columns)), []).append(source)
@@ -135,6 +137,8 @@ def _csv_of(ask, path, folder, whole, notes):
             break
     if not found:
         raise failure
+    if len(found.columns) > _WIDE and not whole:
+        return _csv_of(ask, path, folder, True, notes)
     _name_columns(ask, source, found, first, whole, notes, path)
     if found.padded and whole:  # DuckDB looks for wider lines at the beginning alone
         widest = ask("select max(len(str_split(regexp_replace(l, '\"[^\"]*\"', '', 'g'), %s))) from %s" % (text(found.delimiter), _lines(source)))[0][0]
@@ -245,18 +249,20 @@ def _choose_forms(ask, reader, columns, whole, notes, path, kind):
 
 def _keep_texts(ask, reader, columns, notes, path):
     """Makes text of columns that their types would change."""
-    checks = [(column, check) for column in columns for check in [column.check()] if check]
-    counts = ", ".join("count(%s) - count(*) filter (%s)" % (name(column.title), check) for column, check in checks)
-    for (column, _), n in zip(checks, ask("select %s from %s" % (counts, reader))[0] if checks else ()):
-        if int(n):
-            notes.append("%s of %s is text, as %s would change %s of its values: select %s::%s from %s" % (column.title, path, column.kind, n, name(column.title), column.kind, text(path)))
-            column.kind = "VARCHAR"
+    for kind in {column.kind for column in columns if not column.form} & set(_CHECKS):
+        titles = [column.title for column in columns if column.kind == kind]
+        values = "unpivot (select %s from %s) on columns(*) into name n value x" % (", ".join(map(name, titles)), reader)
+        for title, n in ask("select n, count(*) - count(*) filter (%s) c from (%s) group by n having c > 0" % (_CHECKS[kind].replace("{x}", "x"), values)):
+            notes.append("%s of %s is text, as %s would change %s of its values: select %s::%s from %s" % (title, path, kind, n, name(title), kind, text(path)))
+            columns[[column.title for column in columns].index(title)].kind = "VARCHAR"
 
 
 def _of_json(ask, path, asked, whole, notes, more, wanted):
     options = ", map_inference_threshold=-1, field_appearance_threshold=0" + more
     look = "read_json(%s%s%s)" % (text(path), options, ", sample_size=-1" if whole else "")
     columns = [_Column(row[0], row[1]) for row in ask("describe select * from " + look) if row[0] not in wanted]
+    if len(columns) > _WIDE and not whole:
+        return _of_json(ask, path, asked, True, notes, more, wanted)
     if [column.title for column in columns] == ["json"] or not columns:
         return "from " + look
     if not whole and asked.strip("f"):
