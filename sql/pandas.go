@@ -3,8 +3,6 @@ package sql
 import (
 	"bytes"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -75,190 +73,59 @@ func zoneHasSeconds(value []byte) bool {
 // Pandas returns the Python that loads the file at path with every column in its own type, and notes for a reader of the file. Both are
 // right once the file is written.
 func (e *Export) Pandas(format Format, path string) (code string, notes []string) {
-	l := pandasLoad{export: e, path: path}
+	code = fmt.Sprintf("import pandas as pd, sandbox\ndf = sandbox.load(%s, %s", quote(path), e.Types())
 	if len(e.Columns) == 0 {
-		return fmt.Sprintf("import pandas as pd\ndf = pd.DataFrame(index=range(%d))", e.Rows), nil
+		code += fmt.Sprintf(", rows=%d", e.Rows)
+	} else if format == CSV {
+		notes = e.emptyNotes()
 	}
-	if format == JSONL {
-		return l.jsonLines(), l.hardNotes()
-	}
-	return l.csv(), append(l.emptyNotes(), l.hardNotes()...)
+	return code + ")", append(notes, e.hardNotes()...)
 }
 
-type pandasLoad struct {
-	export *Export
-	path   string
+// Types is a JSON object of the columns' names, with the type of each for sandbox.load.
+func (e *Export) Types() string {
+	var types []string
+	for i, c := range e.Columns {
+		p, kind := e.profile[i], dtype(c.Kind, e.profile[i].hard)
+		if (kind == "string" || kind == "bytes") && p.onlyEmpty() {
+			kind += " empty"
+		}
+		types = append(types, quote(c.Name)+": "+quote(kind))
+	}
+	return "{" + strings.Join(types, ", ") + "}"
 }
 
-func (l *pandasLoad) csv() string {
-	var types, converters, dates, zoned []string
-	imports := []string{"import pandas as pd"}
-	convert := func(name, module, function string) {
-		if line := "import " + module; module != "" && !slices.Contains(imports, line) {
-			imports = append(imports, line)
-		}
-		converters = append(converters, fmt.Sprintf("%s: lambda v: %s(v) if v else None", quote(name), function))
-	}
-	floats, emptied := false, false
-	for i, c := range l.export.Columns {
-		hard := l.export.profile[i].hard
-		emptied = emptied || c.Kind == Text && l.export.profile[i].onlyEmpty()
-		switch {
-		case c.Kind == Decimal && hard:
-			convert(c.Name, "decimal", "decimal.Decimal")
-		case c.Kind == Bytes && l.export.profile[i].onlyEmpty():
-			converters = append(converters, quote(c.Name)+": bytes.fromhex")
-		case c.Kind == Bytes:
-			convert(c.Name, "", "bytes.fromhex")
-		case c.Kind == JSON, c.Kind == Array:
-			convert(c.Name, "json", "json.loads")
-		default:
-			types = append(types, fmt.Sprintf("%s: %q", quote(c.Name), dtype(c.Kind, hard)))
-		}
-		floats = floats || isFloat(c.Kind, hard)
-		switch timeConversion(c.Kind, hard) {
-		case toTime:
-			dates = append(dates, quote(c.Name))
-		case toZonedTime:
-			zoned = append(zoned, quote(c.Name))
-		}
-	}
-	arguments := []string{quote(l.path)}
-	add := func(format string, items []string) {
-		if len(items) > 0 {
-			arguments = append(arguments, fmt.Sprintf(format, strings.Join(items, ", ")))
-		}
-	}
-	add("dtype={%s}", types)
-	add("converters={%s}", converters)
-	if floats {
-		arguments = append(arguments, `float_precision=None if pd.__version__ >= "3" else "round_trip"`) // pandas 3 is always exact
-	}
-	if len(l.export.Columns) == 1 {
-		arguments = append(arguments, "skip_blank_lines=False") // which are its NULLs
-	}
-	arguments = append(arguments, "keep_default_na=False", l.missing(floats || emptied))
-	lines := slices.Concat(imports, []string{"df = pd.read_csv(" + strings.Join(arguments, ", ") + ")"})
-	if len(dates) > 0 {
-		lines = append(lines, forEach(dates, toTime))
-	}
-	if len(zoned) > 0 {
-		lines = append(lines, forEach(zoned, toZonedTime))
-	}
-	return strings.Join(lines, "\n")
-}
-
-// missing reports which texts are no value: the empty one where it may be a NULL, and among numbers NaN as well.
-func (l *pandasLoad) missing(differ bool) string {
-	if !differ {
-		return `na_values=[""]`
-	}
-	var each []string
-	for i, c := range l.export.Columns {
-		values := `[""]`
-		p := l.export.profile[i]
-		switch {
-		case isFloat(c.Kind, p.hard):
-			values = `["", "NaN"]`
-		case c.Kind == Text && p.onlyEmpty():
-			values = `[]`
-		}
-		each = append(each, quote(c.Name)+": "+values)
-	}
-	return "na_values={" + strings.Join(each, ", ") + "}"
-}
-
-// jsonLines sets the columns' types after json.loads. Without dtype=object, whole numbers beside a NULL would be floats before anything
-// could be done about it.
-func (l *pandasLoad) jsonLines() string {
-	var names, whole []string
-	columns := make(map[string][]string) // by the conversion
-	imports, parse := "import json, pandas as pd", ""
-	for i, c := range l.export.Columns {
-		names = append(names, quote(c.Name))
-		if c.Kind == JSON || c.Kind == Array {
-			whole = append(whole, quote(c.Name))
-		}
-		do := conversion(c.Kind, l.export.profile[i].hard)
-		columns[do] = append(columns[do], quote(c.Name))
-		if do == toDecimal {
-			imports, parse = "import decimal, json, pandas as pd", ", parse_float=decimal.Decimal"
-		}
-	}
-	delete(columns, "")
-	lines := []string{imports, fmt.Sprintf(`df = pd.DataFrame([json.loads(line%s) for line in open(%s, encoding="utf-8")], columns=[%s], dtype=object)`,
-		parse, quote(l.path), strings.Join(names, ", "))}
-	if parse != "" && len(whole) > 0 { // whose numbers are Python's own
-		lines = append(lines, forEach(whole, fmt.Sprintf(`pd.Series([json.loads(line)[_c] for line in open(%s, encoding="utf-8")], dtype=object)`, quote(l.path))))
-	}
-	for _, do := range slices.Sorted(maps.Keys(columns)) {
-		lines = append(lines, forEach(columns[do], do))
-	}
-	return strings.Join(lines, "\n")
-}
-
-// The conversions of a column c.
-const (
-	toDecimal   = `df[_c].map(decimal.Decimal, na_action="ignore")`
-	toTime      = `pd.to_datetime(df[_c], format="ISO8601")`
-	toZonedTime = `pd.to_datetime(df[_c], format="ISO8601", utc=True)`
-)
-
-func forEach(columns []string, do string) string {
-	return fmt.Sprintf("for _c in [%s]: df[_c] = %s", strings.Join(columns, ", "), do)
-}
-
-// conversion returns the Python that gives a column of JSON's values its type; empty if they are of it already.
-func conversion(kind Kind, hard bool) string {
-	switch {
-	case kind == Decimal && hard:
-		return toDecimal
-	case kind == Bytes:
-		return `df[_c].map(bytes.fromhex, na_action="ignore")`
-	case kind == JSON, kind == Array:
-		return ""
-	}
-	if do := timeConversion(kind, hard); do != "" {
-		return do
-	}
-	return fmt.Sprintf("df[_c].astype(%q)", dtype(kind, hard))
-}
-
-// dtype is pandas' own type for a kind, or for its text.
+// dtype is the name of a type for sandbox.load.
 func dtype(kind Kind, hard bool) string {
-	switch kind {
-	case Integer:
-		if hard {
-			return "UInt64"
-		}
+	switch {
+	case kind == Integer && hard:
+		return "UInt64"
+	case kind == Integer:
 		return "Int64"
-	case Boolean:
+	case kind == Boolean:
 		return "boolean"
-	case Float, Decimal:
+	case kind == Decimal && hard:
+		return "Decimal"
+	case kind == Float, kind == Decimal:
 		return "float64"
+	case kind == Bytes:
+		return "bytes"
+	case kind == JSON, kind == Array:
+		return "json"
+	case hard:
+		return "string"
+	case kind == Date, kind == Timestamp:
+		return "time"
+	case kind == TimestampTZ:
+		return "time UTC"
 	}
 	return "string"
 }
 
-func isFloat(kind Kind, hard bool) bool { return kind == Float || kind == Decimal && !hard }
-
-// timeConversion is the Python that makes times of a column's texts; empty if they are none, or stay texts.
-func timeConversion(kind Kind, hard bool) string {
-	switch {
-	case hard:
-		return ""
-	case kind == Date, kind == Timestamp:
-		return toTime
-	case kind == TimestampTZ:
-		return toZonedTime
-	}
-	return ""
-}
-
-func (l *pandasLoad) emptyNotes() []string {
+func (e *Export) emptyNotes() []string {
 	var both []string
-	for i, c := range l.export.Columns {
-		p := l.export.profile[i]
+	for i, c := range e.Columns {
+		p := e.profile[i]
 		if (c.Kind == Text || c.Kind == Bytes) && p.null && p.empty {
 			both = append(both, c.Name)
 		}
@@ -269,10 +136,10 @@ func (l *pandasLoad) emptyNotes() []string {
 	return []string{"NULL and what is empty both read as missing from CSV; a save_as that ends in .jsonl keeps them apart: " + someNames(both)}
 }
 
-func (l *pandasLoad) hardNotes() []string {
+func (e *Export) hardNotes() []string {
 	var hard []string
-	for i, c := range l.export.Columns {
-		if l.export.profile[i].hard && c.Kind != Decimal && c.Kind != Integer {
+	for i, c := range e.Columns {
+		if e.profile[i].hard && c.Kind != Decimal && c.Kind != Integer {
 			hard = append(hard, c.Name)
 		}
 	}
@@ -291,5 +158,5 @@ func someNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// quote writes a Python string.
+// quote writes a string of JSON, which is one of Python too.
 func quote(text string) string { return string(appendJSONText(nil, []byte(text))) }

@@ -35,16 +35,15 @@ type codeQuery struct {
 	Connection string
 	MaxRows    int64 `json:"max_rows"`
 	Format     sql.Format
-	File       string
 }
 
 // queryEnd follows the rows of a query that code made.
 type queryEnd struct {
-	Columns   []sql.Column `json:"columns,omitempty"`
-	Rows      int64        `json:"row_count"`
-	Truncated string       `json:"truncated_by,omitempty"`
-	Notes     []string     `json:"notes,omitempty"`
-	Load      string       `json:"load,omitempty"` // Python that reads the rows as CSV from the file that the request named
+	Columns   []sql.Column    `json:"columns,omitempty"`
+	Rows      int64           `json:"row_count"`
+	Truncated string          `json:"truncated_by,omitempty"`
+	Notes     []string        `json:"notes,omitempty"`
+	Load      json.RawMessage `json:"load,omitempty"` // the types of the columns, for sandbox.load
 	// Numbers maps the columns of JSON lines with numbers that may be written as text to their kind: float or decimal.
 	Numbers map[string]string `json:"numbers,omitempty"`
 	Error   *queryError       `json:"error,omitempty"`
@@ -57,8 +56,8 @@ type queryError struct {
 }
 
 // Queries serves the queries of a session's code, under the same checks and limits as exec_sql. A request is JSON: query, params, numbers
-// (the indexes of params that are numbers written as text), connection, max_rows, format (csv or jsonl) and file, the code's name for the
-// rows. The answer is the rows in pieces, each with a 4-byte big-endian length before it, an empty one behind the last, and a queryEnd as
+// (the indexes of params that are numbers written as text), connection, max_rows and format (csv or jsonl).
+// The answer is the rows in pieces, each with a 4-byte big-endian length before it, an empty one behind the last, and a queryEnd as
 // JSON.
 func (d *Databases) Queries(log *netlog.Log) http.Handler {
 	turns := make(map[string]*fair.Places)
@@ -138,7 +137,8 @@ func (d *Databases) serveQuery(w http.ResponseWriter, r *http.Request, out io.Wr
 	if asked.Format == sql.JSONL {
 		end.Numbers = numbersOf(file.Columns)
 	} else {
-		end.Load, end.Notes = file.Pandas(sql.CSV, asked.File)
+		_, end.Notes = file.Pandas(sql.CSV, "")
+		end.Load = json.RawMessage(file.Types())
 	}
 	if note := d.cutNote(file.Cut, limits.Rows); note != "" {
 		end.Notes = append(end.Notes, note)

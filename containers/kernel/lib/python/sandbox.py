@@ -27,6 +27,10 @@ def __getattr__(name):
         import sandbox_tools
 
         return getattr(sandbox_tools, name)
+    if name == "load":  # for rows of exec_sql
+        from sandbox_load import load
+
+        return load
     raise AttributeError("module 'sandbox' has no attribute %r" % name)
 
 
@@ -68,7 +72,7 @@ def sql(query, params=None, connection=None, max_rows=None):
     request.update(max_rows=max_rows or 0, format="csv" if has_pandas else "jsonl")
     folder = "/mnt/data" if _os.access("/mnt/data", _os.W_OK) else None  # /tmp is small
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".query-") as file:
-        end = _ask(dict(request, file=file.name), file)
+        end = _ask(request, file)
         file.flush()
         for note in end.get("notes") or ():
             print("note: " + note)
@@ -80,9 +84,9 @@ def sql(query, params=None, connection=None, max_rows=None):
                     if isinstance(row[name], str):  # NaN and infinity
                         row[name] = (float if kind == "float" else _decimal.Decimal)(row[name])
             return rows
-        names = {}
-        exec(end["load"], names)
-        return names["df"]
+        from sandbox_load import load
+
+        return load(file.name, end["load"], rows=end["row_count"], csv=True)
 
 
 def _number(digits):
