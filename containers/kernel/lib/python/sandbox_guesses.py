@@ -159,7 +159,7 @@ class _Sniffed:
     def __init__(self, row, options):
         self.delimiter, self.quote, self.escape, self.comment = ("" if each == "(empty)" else each for each in row[:4])
         self.skip, self.header, self.extra = int(row[4]), row[5] in (True, "true"), options
-        self.columns = [_Column(c["name"], c["type"], form) for c in row[6] for form in [row[7 if c["type"] == "DATE" else 8]]]
+        self.columns = [_Column(c["name"], c["type"], {"DATE": row[7], "TIMESTAMP": row[8]}.get(c["type"])) for c in row[6]]
         self.padded = "null_padding" in options
 
     def fields(self, line):
