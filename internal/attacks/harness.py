@@ -19,14 +19,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 # System call numbers: x86_64, arm64. None where the machine has no such call.
 NUMBERS = {
     "acct": (163, 89), "add_key": (248, 217), "bpf": (321, 280), "chroot": (161, 51),
-    "clone": (56, 220), "clone3": (435, 435), "close_range": (436, 436), "delete_module": (176, 106), "fanotify_init": (300, 262),
-    "finit_module": (313, 273), "fsopen": (430, 430), "init_module": (175, 105),
+    "clone": (56, 220), "clone3": (435, 435), "close_range": (436, 436), "creat": (85, None), "delete_module": (176, 106), "fanotify_init": (300, 262),
+    "fchmodat2": (452, 452), "finit_module": (313, 273), "fsopen": (430, 430), "init_module": (175, 105),
     "io_setup": (206, 0), "io_uring_setup": (425, 425), "ioctl": (16, 29), "iopl": (172, None),
     "ioprio_set": (251, 30),
     "kcmp": (312, 272), "kexec_load": (246, 104), "keyctl": (250, 219), "modify_ldt": (154, None),
     "mount": (165, 40), "mount_setattr": (442, 442), "move_mount": (429, 429), "mq_open": (240, 180),
     "msgget": (68, 186), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
-    "open_tree": (428, 428), "perf_event_open": (298, 241), "personality": (135, 92),
+    "openat2": (437, 437), "open_tree": (428, 428), "perf_event_open": (298, 241), "personality": (135, 92),
     "pidfd_getfd": (438, 438), "pivot_root": (155, 41), "prlimit64": (302, 261),
     "process_madvise": (440, 440),
     "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "ptrace": (101, 117),

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/confine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 )
@@ -253,7 +254,7 @@ func start(folder string) (*process, error) {
 	}
 	defer func() { _ = theirOut.Close() }()
 	p := &process{folder: folder, in: in, out: out, messages: make(chan message), over: make(chan struct{})}
-	p.pid, err = syscall.ForkExec(path, append(append([]string{path}, arguments...), "--user-data-dir="+folder), &syscall.ProcAttr{
+	p.pid, err = confine.ForkExec(path, append(append([]string{path}, arguments...), "--user-data-dir="+folder), &syscall.ProcAttr{
 		Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), theirIn.Fd(), theirOut.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true},
 	})

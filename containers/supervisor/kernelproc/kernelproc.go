@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/confine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"golang.org/x/sys/unix"
@@ -321,7 +322,7 @@ func Spawn(l *Language, program, role string, stdout, stderr *os.File) (*Spawned
 	}
 	procs.SetMark(l.Mark)
 	argv := append([]string{l.Interpreter}, l.Arguments(program, role)...)
-	s.PID, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
+	s.PID, err = confine.ForkExec(path, argv, &syscall.ProcAttr{
 		Dir: "/", Env: append(environ(l.Without), l.Environment...), Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {

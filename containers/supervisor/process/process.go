@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/confine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
@@ -154,7 +155,7 @@ func (ps *Programs) start(p *Program, start *programwire.Start, env []string, wo
 	files := []uintptr{theirs[0].Fd(), theirs[1].Fd(), theirs[2].Fd()}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	p.pid, err = syscall.ForkExec(path, start.Argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: files, Sys: sys})
+	p.pid, err = confine.ForkExec(path, start.Argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: files, Sys: sys})
 	if err != nil {
 		return err
 	}
