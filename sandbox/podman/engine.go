@@ -69,6 +69,6 @@ func (e *Engine) Abilities() engine.Abilities { return engine.Abilities{Name: "P
 
 // Shape implements engine.Engine. A processor without programs of ours starts nothing.
 func (e *Engine) Shape(spec engine.Spec) string {
-	programs, _ := programsHash(cmp.Or(spec.Arch, runtime.GOARCH), e.AsksForGVisor())
+	programs, _ := programsHash(cmp.Or(spec.Arch, runtime.GOARCH), e.AsksForGVisor(), false)
 	return engine.Key(programs, e.ociRuntime, spec.Alike())
 }

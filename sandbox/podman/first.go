@@ -26,7 +26,7 @@ const (
 	firstLimit = 30 * time.Minute
 )
 
-// firsts tracks the images that this process once made a container of, and those with a first container in the making.
+// firsts tracks the images, with their mapping of ids, that this process once made a container of, and those with a first container in the making.
 type firsts struct {
 	patience time.Duration // firstPatience, but in tests
 
@@ -75,19 +75,20 @@ func preparing() error {
 }
 
 // createContainer makes a container and returns its id. For a mapping of ids, even one to the same, Podman goes through all files
-// of an image, once. If that takes long, the answer is ErrPreparing, and the work goes on: ending the request would not end it.
+// of an image, once, and copies them for another one. If that takes long, the answer is ErrPreparing, and the work goes on: ending the request would not end it.
 // Nobody waits for that container, so it is removed once it exists. The delay is logged once, at this level.
 func (e *Engine) createContainer(ctx context.Context, l *service.Link, spec *specgen.SpecGenerator, level slog.Level) (string, error) {
 	if spec.IDMappings == nil {
 		return libpod.CreateContainer(l.Context(ctx), spec)
 	}
+	image := fmt.Sprint(spec.Image, spec.IDMappings.UIDMap)
 	soon, cancel := context.WithTimeout(ctx, e.firsts.patience)
 	defer cancel()
-	over, mine := e.firsts.begin(spec.Image)
+	over, mine := e.firsts.begin(image)
 	for over != nil && !mine {
 		select {
 		case <-over: // if that failed, this is the first one
-			over, mine = e.firsts.begin(spec.Image)
+			over, mine = e.firsts.begin(image)
 		case <-soon.Done():
 			return "", preparing()
 		}
@@ -110,7 +111,7 @@ func (e *Engine) createContainer(ctx context.Context, l *service.Link, spec *spe
 	select {
 	case a := <-answered:
 		release()
-		e.firsts.end(spec.Image, a.err)
+		e.firsts.end(image, a.err)
 		return a.id, a.err
 	case <-soon.Done():
 	}
@@ -124,7 +125,7 @@ func (e *Engine) createContainer(ctx context.Context, l *service.Link, spec *spe
 		if a.err != nil {
 			e.Log.Warn("the first container of an image", "image", spec.Image, "error", a.err)
 		}
-		e.firsts.end(spec.Image, a.err)
+		e.firsts.end(image, a.err)
 	}()
 	return "", preparing()
 }
@@ -140,7 +141,7 @@ func (e *Engine) Prepare(ctx context.Context, image string, slow func()) error {
 	if err != nil {
 		return err
 	}
-	userNS, mappings := space.userNamespace()
+	userNS, mappings := space.userNamespace(false)
 	if mappings == nil {
 		return nil
 	}

@@ -26,7 +26,8 @@ import (
 // everything of the same user. So each session's containers run as a user of their own, which their volume records.
 
 // plainUser is for an engine with too few ids to give each session its own, and the owner of every volume before sessions got
-// their own users.
+// their own users. It is also the one user of rootless containers whose code writes to folders of this machine: Podman copies an image
+// for each mapping of ids, so that all share one.
 const plainUser = 1000
 
 // rootlessUsers are the users of a rootless engine's sessions. Images define no users there. A rootful engine's containers use the
@@ -59,15 +60,21 @@ func (s idSpace) userOf(volume string) int64 {
 
 // userNamespace is a namespace of the container's own, if the engine is rootless: without it all its containers share one, and
 // root in one is root in all. Each id means the same on both sides, because Podman would copy the whole image for any other
-// mapping. first.go tells the cost.
-func (s idSpace) userNamespace() (specgen.Namespace, *storagetypes.IDMappingOptions) {
+// mapping. first.go tells the cost. With own, plainUser is the engine's user outside, and its number's place is root's.
+func (s idSpace) userNamespace(own bool) (specgen.Namespace, *storagetypes.IDMappingOptions) {
 	if !s.rootless || !s.suffices() {
 		return specgen.Namespace{}, nil
 	}
 	// As many for every user of this program: the available number may change, and a changed mapping costs a copy of the image's
 	// list of files.
-	same := []idtools.IDMap{{ContainerID: 0, HostID: 0, Size: MinIDs}}
-	return private(), &storagetypes.IDMappingOptions{UIDMap: same, GIDMap: same}
+	ids := []idtools.IDMap{{ContainerID: 0, HostID: 0, Size: MinIDs}}
+	if own { // as --userns keep-id has it
+		ids = []idtools.IDMap{
+			{ContainerID: 0, HostID: 1, Size: plainUser}, {ContainerID: plainUser, HostID: 0, Size: 1},
+			{ContainerID: plainUser + 1, HostID: plainUser + 1, Size: MinIDs - plainUser - 1},
+		}
+	}
+	return private(), &storagetypes.IDMappingOptions{UIDMap: ids, GIDMap: ids}
 }
 
 // passwdEntry names the user of a container to programs that look their user up.

@@ -157,19 +157,19 @@ func listVolumes(conn context.Context, filters map[string][]string) ([]engine.Vo
 		found = append(found, engine.Volume{Name: v.Name, Labels: v.Labels, Created: v.CreatedAt})
 	}
 	return slices.DeleteFunc(found, func(v engine.Volume) bool { // one that lost its session's volume is listed, so that it is removed
-		name, isState := strings.CutSuffix(v.Name, stateSuffix)
-		return isState && slices.ContainsFunc(list, func(o libpod.Volume) bool { return o.Name == name })
+		name, _, isBeside := strings.Cut(v.Name, ".")
+		return isBeside && slices.ContainsFunc(list, func(o libpod.Volume) bool { return o.Name == name })
 	}), nil
 }
 
 // Remove implements engine.Engine. Containers go first, several at once, because a volume in use stays.
 func (e *Engine) Remove(ctx context.Context, names, volumeNames []string) error {
 	err := e.removeAll(ctx, names, removeContainer)
-	var both []string
+	var all []string
 	for _, name := range volumeNames {
-		both = append(both, name, name+stateSuffix)
+		all = append(all, name, name+stateSuffix, name+ownSuffix)
 	}
-	return errors.Join(err, e.removeAll(ctx, both, removeVolume))
+	return errors.Join(err, e.removeAll(ctx, all, removeVolume))
 }
 
 func (e *Engine) removeAll(ctx context.Context, names []string, remove func(context.Context, string) error) error {

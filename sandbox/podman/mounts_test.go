@@ -3,9 +3,12 @@
 package podman
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
@@ -14,16 +17,22 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
-// hostFolder is a folder that everybody may read, as all of what is above it.
+// person is the owner of the folders: an ordinary user where the tests are root's.
+var person = map[bool]int{true: 4321, false: os.Geteuid()}[os.Geteuid() == 0]
+
+// hostFolder is a folder of a person.
 func hostFolder(t *testing.T, mode os.FileMode) string {
 	t.Helper()
 	folder := must.Get(os.MkdirTemp("", "csm-mount-"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	for path, mode := range map[string]os.FileMode{"open.txt": 0o666, "closed.txt": 0o600, "run.sh": 0o755} {
+	for path, mode := range map[string]os.FileMode{"open.txt": 0o644, "closed.txt": 0o600, "run.sh": 0o755} {
 		must.OK(t, os.WriteFile(filepath.Join(folder, path), []byte("#!/bin/sh\necho "+path), 0o600))
 		must.OK(t, os.Chmod(filepath.Join(folder, path), mode))
 	}
 	must.OK(t, os.Chmod(folder, mode))
+	must.OK(t, filepath.Walk(folder, func(path string, _ os.FileInfo, err error) error {
+		return errors.Join(err, os.Lchown(path, person, person))
+	}))
 	return folder
 }
 
@@ -35,7 +44,7 @@ def tried(what):
     except OSError as err:
         return errno.errorcode[err.errno]
 m = "/mnt/data/mounts/m/"
-print(tried(lambda: open(m + "open.txt").read().split()[-1]), tried(lambda: open(m + "closed.txt").read()),
+print(tried(lambda: open(m + "open.txt").read().split()[-1]), tried(lambda: open(m + "closed.txt").read().split()[-1]),
       tried(lambda: subprocess.run([m + "run.sh"]).returncode), tried(lambda: open(m + "new.txt", "w").close()),
       tried(lambda: open(m + "open.txt", "a").close()), tried(lambda: os.mkdir("/mnt/data/mounts/other")))
 `
@@ -48,8 +57,8 @@ func TestFoldersOfTheHost(t *testing.T) {
 	}{
 		"read-only, though everybody may write":   {0o777, false, "open.txt EACCES EACCES EROFS EROFS EACCES\n"},
 		"read-only":                               {0o755, false, "open.txt EACCES EACCES EROFS EROFS EACCES\n"},
-		"writable":                                {0o777, true, "open.txt EACCES EACCES done done EACCES\n"},
-		"writable, but not to everybody":          {0o755, true, "open.txt EACCES EACCES EACCES done EACCES\n"},
+		"writable":                                {0o755, true, "open.txt closed.txt EACCES done done EACCES\n"},
+		"writable, the person's alone":            {0o700, true, "open.txt closed.txt EACCES done done EACCES\n"},
 		"not even readable by everybody, as said": {0o700, false, "EACCES EACCES EACCES EACCES EACCES EACCES\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,9 +67,39 @@ func TestFoldersOfTheHost(t *testing.T) {
 			folder := hostFolder(t, test.mode)
 			spec.Mounts = []engine.Mount{{Folder: folder, Name: "m", Writable: test.writable}}
 			should.Equal(t, output(t, spec), test.want)
-			_, err := os.Stat(filepath.Join(folder, "new.txt"))
-			should.Equal(t, err == nil, test.writable && test.mode == 0o777, "new.txt is there")
+			made, err := os.Stat(filepath.Join(folder, "new.txt"))
+			should.Equal(t, err == nil, test.writable, "new.txt is there")
+			if err == nil {
+				is := made.Sys().(*syscall.Stat_t)
+				should.Equal(t, [3]int{int(is.Uid), int(is.Gid), int(is.Mode & 0o7777)}, [3]int{person, person, 0o644}, "its owner, group and rights")
+			}
+			mounted := must.Get(os.ReadFile("/proc/self/mountinfo"))(t)
+			should.Hold(t, !strings.Contains(string(mounted), filepath.Base(folder)), "a mount of it is left")
 		})
+	}
+}
+
+func TestFoldersThatNobodyCanWriteToAreRefused(t *testing.T) {
+	readOnly := hostFolder(t, 0o555)
+	for name, test := range map[string]struct {
+		space  idSpace
+		folder string
+	}{
+		"read-only for its owner too":      {idSpace{}, readOnly},
+		"another's, to a rootless engine":  {idSpace{rootless: true, count: MinIDs}, "/usr/share"},
+		"a rootless engine of few ids":     {idSpace{rootless: true, count: 5}, hostFolder(t, 0o755)},
+		"a file system that maps no users": {idSpace{}, "/proc/self"},
+	} {
+		if name == "another's, to a rootless engine" && os.Geteuid() == 0 {
+			test.folder = hostFolder(t, 0o755)
+		}
+		_, end, err := lend(test.space, []engine.Mount{{Folder: test.folder, Name: "m", Writable: true}}, 1_950_000_000)
+		end()
+		var refused *NotWritableError
+		should.Hold(t, errors.As(err, &refused) && refused.Fix != "", "%s: %v", name, err)
+		_, end, err = lend(test.space, []engine.Mount{{Folder: test.folder, Name: "m"}}, 1_950_000_000)
+		end()
+		should.OK(t, err, "read-only: %s", name)
 	}
 }
 

@@ -40,16 +40,19 @@ type filledVolumes struct {
 }
 
 // programsHash is the end of the volume's name for a kind of processor.
-func programsHash(arch string, gVisor bool) (string, error) {
+func programsHash(arch string, gVisor, own bool) (string, error) {
 	hash, err := containers.ProgramsHash(arch)
 	if err != nil {
 		return "", err
+	}
+	if own {
+		hash += ownSuffix
 	}
 	sum := sha256.Sum256(append([]byte(hash), profileOf(gVisor)...))
 	return hex.EncodeToString(sum[:])[:hashLen], nil
 }
 
-func (e *Engine) programFiles(arch string, gVisor bool) (files []containers.File, err error) {
+func (e *Engine) programFiles(arch string, gVisor, own bool) (files []containers.File, err error) {
 	select {
 	case files = <-e.unpacked:
 	default:
@@ -61,6 +64,11 @@ func (e *Engine) programFiles(arch string, gVisor bool) (files []containers.File
 	if gVisor {
 		for i := range files {
 			files[i].Mode |= 0o044 // it reads a program as the container's user to start it
+		}
+	}
+	for i := range files {
+		if own && files[i].Mode&0o044 == 0 { // who owns it does not read it either: that is the code's user
+			files[i].Mode &^= 0o600
 		}
 	}
 	return files, err
@@ -75,15 +83,15 @@ func profileOf(gVisor bool) []byte {
 
 // programs makes sure that the engine holds the whole volume for a kind of processor. With again it looks once more. filled
 // reports that something was missing.
-func (e *Engine) programs(ctx context.Context, l *service.Link, spec engine.Spec, again bool) (at libpod.Volume, filled bool, err error) {
+func (e *Engine) programs(ctx context.Context, l *service.Link, spec engine.Spec, own, again bool) (at libpod.Volume, filled bool, err error) {
 	arch, gVisor := cmp.Or(spec.Arch, runtime.GOARCH), e.AsksForGVisor()
-	hash, err := programsHash(arch, gVisor)
+	hash, err := programsHash(arch, gVisor, own)
 	if err != nil {
 		return at, false, fmt.Errorf("%w: %w", engine.ErrArchitecture, err)
 	}
 	e.volumes.mu.Lock()
 	defer e.volumes.mu.Unlock()
-	at, filled, err = e.filled(ctx, l, spec.Image, e.volumes.prefix+hash, again, func() ([]containers.File, error) { return e.programFiles(arch, gVisor) })
+	at, filled, err = e.filled(ctx, l, spec.Image, e.volumes.prefix+hash, again, func() ([]containers.File, error) { return e.programFiles(arch, gVisor, own) })
 	if err != nil {
 		return at, false, fmt.Errorf("hand the supervisor to the engine: %w", err)
 	}
@@ -154,7 +162,11 @@ func (e *Engine) filled(ctx context.Context, l *service.Link, image, name string
 func (e *Engine) mend(ctx context.Context, l *service.Link, spec engine.Spec) bool {
 	limited, cancel := e.limit(ctx)
 	defer cancel()
-	_, filled, err := e.programs(limited, l, spec, true)
+	space, err := e.idSpace(limited, l)
+	if err != nil {
+		return false
+	}
+	_, filled, err := e.programs(limited, l, spec, space.rootless && writes(spec.Mounts), true)
 	return filled && err == nil
 }
 
@@ -189,8 +201,8 @@ const leftoverAge = time.Hour
 func (e *Engine) RemoveOldVolumes(ctx context.Context) ([]string, error) {
 	var current []string
 	for _, arch := range containers.Architectures() {
-		for _, gVisor := range []bool{false, true} {
-			hash, err := programsHash(arch, gVisor)
+		for _, kind := range [][2]bool{{}, {true}, {false, true}, {true, true}} {
+			hash, err := programsHash(arch, kind[0], kind[1])
 			if err != nil {
 				return nil, err
 			}

@@ -163,7 +163,7 @@ func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 // Volumes are pruned, or spoilt, under a server that knows that they were whole.
 func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 	e := own(t, service.Options{})
-	hash, err := programsHash(runtime.GOARCH, false)
+	hash, err := programsHash(runtime.GOARCH, false, false)
 	must.OK(t, err)
 	e.volumes.prefix = testVolume(t, "csm-test-") + "-"
 	name := e.volumes.prefix + hash
@@ -206,7 +206,7 @@ func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
 		gone := !slices.Contains(after, name)
 		should.Hold(t, (!gone || name != used && name != foreign) && (gone || name != other), "%s was removed: %v", name, gone)
 	}
-	hash, err := programsHash(runtime.GOARCH, false)
+	hash, err := programsHash(runtime.GOARCH, false, false)
 	current := programsVolume + hash
 	should.Hold(t, err == nil && slices.Contains(after, current), "%s, of this version, is not there: %v", current, err)
 }

@@ -45,7 +45,9 @@ type hostFacts struct {
 	maxProcesses uint64
 	gVisor       bool
 	ids          idSpace
-	user         int64 // the volume's user
+	user         int64 // the volume's user, or the one who is the engine's own
+	own          bool  // the container's user is the engine's own outside
+	carry        bool  // the session's volumes become this user's
 }
 
 // containerSpec is the whole request to Podman. It is pure: the same input returns the same container, and a golden file shows it.
@@ -91,6 +93,10 @@ func basics(spec engine.Spec, host hostFacts) specgen.ContainerBasicConfig {
 }
 
 func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
+	var carried []string
+	if host.carry {
+		carried = []string{"U"}
+	}
 	return specgen.ContainerStorageConfig{
 		Image:        spec.Image,
 		RawImageName: spec.Image,
@@ -101,11 +107,11 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 		Volumes: append([]*specgen.NamedVolume{{
 			Name:    spec.Volume,
 			Dest:    engine.WorkDir,
-			Options: []string{"rw", "nosuid", "nodev"},
+			Options: append([]string{"rw", "nosuid", "nodev"}, carried...),
 		}, {
 			Name:    spec.Volume + stateSuffix,
 			Dest:    engine.StateDir,
-			Options: []string{"rw", "nosuid", "nodev", "noexec"},
+			Options: append([]string{"rw", "nosuid", "nodev", "noexec"}, carried...),
 		}, {
 			// Process 1 and the kernels.
 			Name:    host.programs,
@@ -130,7 +136,7 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 }
 
 func security(host hostFacts) specgen.ContainerSecurityConfig {
-	userNS, mappings := host.ids.userNamespace()
+	userNS, mappings := host.ids.userNamespace(host.own)
 	return specgen.ContainerSecurityConfig{
 		UserNS:     userNS,
 		IDMappings: mappings,

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"testing"
 
+	"go.podman.io/storage/pkg/idtools"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -138,12 +140,44 @@ func TestUsersOfSessions(t *testing.T) {
 			}
 			slices.Sort(seen)
 			should.Hold(t, len(slices.Compact(seen)) >= 4 || test.first == test.last, "two of four sessions share a user")
-			ns, mappings := test.space.userNamespace()
+			ns, mappings := test.space.userNamespace(false)
 			should.Equal(t, ns.IsPrivate() && mappings != nil, test.namespace, "a user namespace")
 			if test.namespace && test.last >= int64(mappings.UIDMap[0].Size) {
 				t.Errorf("users up to %d are outside of a namespace of %d", test.last, mappings.UIDMap[0].Size)
 			}
 		})
+	}
+}
+
+func TestMappingsLoseNoID(t *testing.T) {
+	space := idSpace{rootless: true, count: MinIDs}
+	_, own := space.userNamespace(true)
+	for name, test := range map[string]struct {
+		list     []idtools.IDMap
+		all      int
+		from, to int
+	}{
+		"root's folder":     {exchanged(0, 1_950_000_000), 1<<32 - 1, 0, 1_950_000_000},
+		"a person's":        {exchanged(1001, 1_950_000_000), 1<<32 - 1, 1001, 1_950_000_000},
+		"the same":          {exchanged(1001, 1001), 1<<32 - 1, 1001, 1001},
+		"beside":            {exchanged(1001, 1002), 1<<32 - 1, 1002, 1001},
+		"a rootless engine": {own.UIDMap, MinIDs, plainUser, 0},
+	} {
+		seen, to := map[int]int{}, 0
+		for _, r := range test.list {
+			should.Equal(t, r.ContainerID, to, name)
+			to += r.Size
+			seen[r.HostID] += r.Size
+			if r.ContainerID == test.from {
+				should.Equal(t, r.HostID, test.to, name)
+			}
+		}
+		should.Equal(t, to, test.all, name)
+		at := 0
+		for at < test.all && seen[at] > 0 {
+			at += seen[at]
+		}
+		should.Equal(t, at, test.all, "%s: ids outside, without a gap and twice", name)
 	}
 }
 

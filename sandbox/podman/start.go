@@ -116,7 +116,19 @@ func (e *Engine) tryStart(ctx context.Context, l *service.Link, spec engine.Spec
 	if err := checkPlaces(place, spec.Mounts, e.AsksForGVisor()); err != nil {
 		return nil, err
 	}
-	id, err := e.create(ctx, l, spec, hostFacts{ids: space, user: user})
+	host, done := hostFacts{ids: space, user: user, own: space.rootless && writes(spec.Mounts)}, func() {}
+	lent, end, err := lend(space, spec.Mounts, user)
+	defer end()
+	if err == nil && space.rootless && space.suffices() {
+		host.carry, done, err = settleOwner(conn, spec, host.own)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if spec.Mounts = lent; host.own {
+		host.user = plainUser
+	}
+	id, err := e.create(ctx, l, spec, host)
 	if err != nil {
 		return nil, err
 	}
@@ -129,13 +141,14 @@ func (e *Engine) tryStart(ctx context.Context, l *service.Link, spec engine.Spec
 		_ = p.Close()
 		return nil, err
 	}
+	done()
 	return p, nil
 }
 
 // create makes the container and returns its id.
 func (e *Engine) create(ctx context.Context, l *service.Link, spec engine.Spec, host hostFacts) (string, error) {
 	for again := false; ; again = true {
-		at, _, err := e.programs(ctx, l, spec, again)
+		at, _, err := e.programs(ctx, l, spec, host.own, again)
 		if err != nil {
 			return "", createError(err)
 		}
