@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -25,9 +26,13 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // defaultName is the server's name in the configurations of clients.
@@ -104,6 +109,9 @@ use.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			if err := f.checkMounts(ctx, options.Server, os.Stderr); err != nil {
+				return err
+			}
 			return f.install(ctx, options, clients)
 		},
 	}
@@ -114,6 +122,39 @@ use.`,
 	cmd.Flags().BoolVar(&f.force, "force", false, "write for a client that is not found here too")
 	cmd.Flags().BoolVar(&f.start, "start", true, "start the server once afterwards, as a client does")
 	return cmd
+}
+
+// checkMounts refuses folders that code could not write to, and tells what it can read in the others. An engine that does not answer yet
+// refuses none: the first use does.
+func (f *installFlags) checkMounts(ctx context.Context, entry install.Server, w io.Writer) error {
+	env := make(map[string]string)
+	for _, v := range entry.Env {
+		env[v.Name] = v.Value
+	}
+	p, err := server.Read(f.program.features(), entry.Args, func(name string) (string, bool) { value, is := env[name]; return value, is })
+	if err != nil || !slices.ContainsFunc(p.Mounts, func(m hostdir.Mount) bool { return m.Writable }) {
+		return err
+	}
+	var asYou bool
+	err = WithEngine(ctx, p, func(ctx context.Context, on engine.Engine, _ *slog.Logger) (err error) {
+		asYou, err = p.CheckMounts(ctx, on)
+		return err
+	})
+	var refused *podman.NotWritableError
+	switch reason, fix, explained := place.Explain(err); {
+	case errors.As(err, &refused):
+		return errors.New(reason + " " + fix)
+	case err != nil && explained:
+		fmt.Fprintf(w, "Whether code can write to these folders shows at the first use: %s\n", reason)
+	case err != nil:
+		return err
+	default:
+		fmt.Fprintln(w, "In a folder with ,rw code writes as its owner, and reads what only the owner may (files of mode 0600).")
+	}
+	if asYou {
+		fmt.Fprintln(w, "Podman copies the image once for that, at the first use, which takes as much disk again.")
+	}
+	return nil
 }
 
 // isFolder reports whether a flag of the server gives code or the model a folder of this machine.

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
@@ -45,7 +47,7 @@ func (p *Program) Examine(ctx context.Context, on engine.Engine, log *slog.Logge
 	report.Checks = append(report.Checks, p.loadChecks(ctx)...)
 	report.Checks = append(report.Checks, passThroughChecks(p.PassThroughEnv, p.Env.Lookup)...)
 	report.Checks = append(report.Checks, secretChecks(&p.Network, p.Env.Lookup)...)
-	report.Checks = append(report.Checks, mountChecks(config.Mounts)...)
+	report.Checks = append(report.Checks, mountChecks(ctx, on, config.Mounts)...)
 	report.Checks = append(report.Checks, wheelChecks(p.Packages.Wheels)...)
 	report.Checks = append(report.Checks, skills...)
 	report.Checks = append(report.Checks, storeChecks(ctx, &p.ArtifactStore, p.Env.Lookup)...)
@@ -121,18 +123,31 @@ func secretChecks(n *setting.Network, lookup func(string) (string, bool)) []doct
 	return checks
 }
 
-// mountChecks report the folders that code sees, and whether it can read them: it runs as another user.
-func mountChecks(mounts []engine.Mount) []doctor.Check {
+// CheckMounts returns why code could not write to a folder of the settings as its owner, where an engine answers. asYou: it would get this
+// user's rights.
+func (p *Program) CheckMounts(ctx context.Context, on engine.Engine) (asYou bool, err error) {
+	mounts, err := setting.EngineMounts(&p.Settings, p.engineKind() != nil)
+	if local, is := on.(*podman.Engine); is && err == nil {
+		return local.CheckMounts(ctx, mounts)
+	}
+	return false, err
+}
+
+// mountChecks report the folders that code sees, and whether it can use them: it reads them as another user, and writes as their owner.
+func mountChecks(ctx context.Context, on engine.Engine, mounts []engine.Mount) []doctor.Check {
 	var checks []doctor.Check
 	for _, m := range mounts {
 		check := doctor.Check{Name: "mount " + m.Name, Status: doctor.OK, Found: m.Folder + ", read-only"}
-		needed := os.FileMode(0o005)
-		if m.Writable {
-			check.Found, needed = m.Folder+", code may write to it", 0o007
-		}
-		if info, err := os.Stat(m.Folder); err != nil || info.Mode()&needed != needed {
-			check.Status, check.Why = doctor.Warn, "code is a user that this machine does not know, and may do there what everybody may"
-			check.Fix = "give others the rights that code needs, as `chmod -R o+rX` does for reading"
+		const needed = 0o005
+		if local, is := on.(*podman.Engine); is && m.Writable {
+			check.Found = m.Folder + ", code writes to it as its owner"
+			if _, err := local.CheckMounts(ctx, []engine.Mount{m}); err != nil {
+				reason, fix, _ := place.Explain(err)
+				check.Status, check.Why, check.Fix = doctor.Fail, cmp.Or(reason, err.Error()), fix
+			}
+		} else if info, err := os.Stat(m.Folder); err != nil || info.Mode()&needed != needed {
+			check.Status, check.Why = doctor.Warn, "code is a user that this machine does not know, and reads what everybody may"
+			check.Fix = "let others read the folder, as `chmod -R o+rX` does"
 		}
 		checks = append(checks, check)
 	}
