@@ -29,6 +29,8 @@ type mount struct {
 	inode   uint64 // of the folder itself
 	// watch is an inotify descriptor, with something to read where the folder has changed since the last look; -1: it must be looked at.
 	watch atomic.Int64
+	// told: what was to be read there is gone with a look that has not been taken for the files' state.
+	told atomic.Bool
 }
 
 // openMounts opens the folders that are mounted at paths.
@@ -72,17 +74,19 @@ func (m *mount) follow(parent int, name string) {
 // mayHaveChanged reports whether somebody may have changed the folder since the last look.
 func (m *mount) mayHaveChanged() bool {
 	bytes, err := unix.IoctlGetInt(int(m.watch.Load()), unix.TIOCINQ)
-	return err != nil || bytes > 0
+	return m.told.Load() || err != nil || bytes > 0
 }
 
-// drain forgets what has changed, before a look.
+// drain forgets what has changed, before a look. Until that is taken, the folder counts as changed.
 func (m *mount) drain() {
+	told := m.told.Swap(true)
 	room := make([]byte, 16<<10)
-	for watch := int(m.watch.Load()); watch >= 0; {
+	for watch := int(m.watch.Load()); watch >= 0; told = true {
 		if n, err := unix.Read(watch, room); n <= 0 || err != nil {
-			return
+			break
 		}
 	}
+	m.told.Store(told)
 }
 
 // mountOf returns the mounted folder that a path is in; nil: none.
@@ -151,7 +155,11 @@ func (s *Store) lookOwed(free func() bool) {
 			s.mu.Unlock()
 			return
 		}
-		if !complete {
+		changed := m.told.Load()
+		for _, e := range l.found { // its names have changed too: the next look finds those that are gone
+			changed = changed || e.kind() == unix.S_IFDIR
+		}
+		if m.told.Store(changed || !complete); changed || !complete {
 			continue
 		}
 		v := s.versions[last]

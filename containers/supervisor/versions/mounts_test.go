@@ -307,6 +307,7 @@ func TestChangesOfOthersAreNoticed(t *testing.T) {
 		"protected": func() { _ = os.Chmod(a.in("a"), 0o600) },
 	} {
 		a.ran(func() {})
+		a.store.do(func() { a.store.lookOwed(nil) }) // which would see the change, whenever it is free to
 		should.Hold(t, !m.mayHaveChanged(), "%s: it has changed before", name)
 		change()
 		should.Hold(t, m.mayHaveChanged(), "%s: it has not changed", name)
@@ -314,6 +315,29 @@ func TestChangesOfOthersAreNoticed(t *testing.T) {
 		a.rest()
 		should.Hold(t, !m.mayHaveChanged(), "%s: it changes again", name)
 	}
+}
+
+// A look that is given up for a run has heard what the run's end has to hear.
+func TestALookThatIsGivenUpForgetsNothing(t *testing.T) {
+	a := newMounted(t)
+	a.ran(func() { a.write("work", "x") })
+	before := a.tree()
+	run := a.ran(func() {
+		must.OK(t, os.Rename(a.in("f"), a.in("g")))
+		a.store.do(func() {
+			a.store.mounts[0].skipped = true
+			a.store.mu.Lock()
+			a.store.owed = true
+			a.store.mu.Unlock()
+			a.store.lookOwed(func() bool { return false })
+		})
+		a.store.mu.Lock()
+		a.store.owed = false // nothing but the run's own end looks again
+		a.store.mu.Unlock()
+	})
+	o := a.undo(run)
+	should.Hold(t, o.NotRestoredTotal == 0, "not restored: %v", o.NotRestored)
+	a.compare(before, "undone")
 }
 
 // What is written to a mapping tells nothing, and is the run's all the same.

@@ -337,6 +337,9 @@ func (s *Store) changesIn(work bool) (before []change, complete bool) {
 		s.unseen = true
 		return nil, false
 	}
+	for _, m := range s.mounts {
+		m.told.Store(false) // one that was not seen is looked at again anyway
+	}
 	for _, e := range found {
 		before = append(before, s.set(e.path, e))
 	}
