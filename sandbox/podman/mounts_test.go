@@ -55,8 +55,8 @@ func TestFoldersOfTheHost(t *testing.T) {
 		writable bool
 		want     string
 	}{
-		"read-only, though everybody may write":   {0o777, false, "open.txt EACCES EACCES EROFS EROFS EACCES\n"},
-		"read-only":                               {0o755, false, "open.txt EACCES EACCES EROFS EROFS EACCES\n"},
+		"read-only, though everybody may write":   {0o777, false, "open.txt EACCES EACCES EROFS EACCES EACCES\n"},
+		"read-only":                               {0o755, false, "open.txt EACCES EACCES EROFS EACCES EACCES\n"},
 		"writable":                                {0o755, true, "open.txt closed.txt EACCES done done EACCES\n"},
 		"writable, the person's alone":            {0o700, true, "open.txt closed.txt EACCES done done EACCES\n"},
 		"not even readable by everybody, as said": {0o700, false, "EACCES EACCES EACCES EACCES EACCES EACCES\n"},

@@ -350,7 +350,7 @@ func (s *Store) bringIn(parent int, name string, o op) {
 		err = unix.Symlinkat(string(target(ready, nameOf(o.From))), parent, aside)
 		_ = unix.UtimesNanoAt(parent, aside, timesOf(o.Mtime), unix.AT_SYMLINK_NOFOLLOW)
 	} else {
-		err = fillIn(ready, parent, o)
+		err = fillIn(ready, parent, name, o)
 	}
 	if err != nil {
 		s.clear(parent)
@@ -359,7 +359,7 @@ func (s *Store) bringIn(parent int, name string, o op) {
 	s.exchange(parent, name, o)
 }
 
-func fillIn(ready, parent int, o op) error {
+func fillIn(ready, parent int, name string, o op) error {
 	from, err := openRegular(ready, nameOf(o.From), -1)
 	if err != nil {
 		return err
@@ -375,11 +375,36 @@ func fillIn(ready, parent int, o op) error {
 	if err == nil {
 		err = transfer(to, from, info.Size(), unhurried)
 	}
+	if o.At != nil {
+		copyAttributes(inProc(parent)+"/"+name, fd)
+	}
 	if err == nil {
-		err = unix.Fchmod(fd, o.Mode&0o7777)
+		err = unix.Fchmod(fd, o.Mode&0o7777&^(unix.S_ISUID|unix.S_ISGID)) // nor may process 1
 	}
 	if err == nil {
 		err = setTime(fd, o.Mtime)
 	}
 	return err
+}
+
+// copyAttributes gives a file the extended attributes of the one that it is to replace, as far as its owner may.
+func copyAttributes(from string, to int) {
+	names, value := make([]byte, 64<<10), make([]byte, 64<<10)
+	n, _ := unix.Llistxattr(from, names)
+	for name := range strings.SplitSeq(string(names[:max(n, 0)]), "\x00") {
+		if size, err := unix.Lgetxattr(from, name, value); err == nil && name != "" {
+			_ = unix.Fsetxattr(to, name, value[:size], 0)
+		}
+	}
+}
+
+// hasNames reports whether a file of a mounted folder has several names, which are to stay one file.
+func (f *files) hasNames(path string) bool {
+	place, err := f.openPlace(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(place) }()
+	var s unix.Stat_t
+	return unix.Fstat(place, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFREG && s.Nlink > 1
 }

@@ -106,6 +106,29 @@ func TestWhatRunsChangeInAMountedFolderIsUndone(t *testing.T) {
 	}
 }
 
+// Names of one file stay that, and what only the file at a place has stays at the place.
+func TestLinksAndAttributesStay(t *testing.T) {
+	a := newMounted(t)
+	must.OK(t, os.Link(a.in("f/b"), a.in("other")))
+	if err := unix.Setxattr(a.in("a"), "user.note", []byte("mine"), 0); err != nil {
+		t.Skip("this file system has no attributes")
+	}
+	inode := func(name string) (s unix.Stat_t) { must.OK(t, unix.Stat(a.in(name), &s)); return s }
+	before, was := a.tree(), inode("other")
+	for _, write := range []func(){
+		func() { a.write(mounted+"/other", "run"); a.write(mounted+"/a", "run") },
+		func() { a.write(mounted+"/f/b", "longer than it was"); _ = os.Truncate(a.in("a"), 1) },
+	} {
+		o := a.undo(a.ran(write))
+		should.Hold(t, o.NotRestoredTotal == 0, "not restored: %v", o.NotRestored)
+		a.compare(before, "undone")
+		should.Equal(t, [3]uint64{inode("f/b").Ino, inode("other").Ino, inode("other").Nlink}, [3]uint64{was.Ino, was.Ino, 2}, "the file with two names")
+		value := make([]byte, 9)
+		size, _ := unix.Getxattr(a.in("a"), "user.note", value)
+		should.Equal(t, string(value[:max(size, 0)]), "mine", "the attribute")
+	}
+}
+
 // A file that is written as soon as a run has its answer is not the run's, whoever writes it.
 func TestWhatIsWrittenBehindARunIsOfOthers(t *testing.T) {
 	a := newMounted(t)

@@ -186,7 +186,7 @@ func (p *Plan) order() {
 		case is != nil && is.kind() == was.kind() && (m == nil || is.User == p.s.user) && is.ID == was.ID && string(is.Target) == string(was.Target):
 			add(opSet, path, was)
 			p.puts[path] = put{is.Inode, is.ID}
-		case m != nil || is == nil || is.kind() != was.kind() || !slices.Contains(p.open, is.Inode):
+		case is == nil || is.kind() != was.kind() || m == nil && !slices.Contains(p.open, is.Inode) || m != nil && !p.s.hasNames(path):
 			add(opPut, path, was)
 		case written[is.Inode] == nil:
 			written[is.Inode] = was
@@ -523,7 +523,7 @@ func (s *Store) step(o op) {
 	case isMounted && o.Do == opPut:
 		s.bringIn(parent, name, o)
 		return
-	case isMounted && o.Do == opSet && o.At != nil && !isAt(parent, name, o.At):
+	case isMounted && (o.Do == opSet || o.Do == opWrite) && o.At != nil && !isAt(parent, name, o.At):
 		return
 	}
 	switch o.Do {
