@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copies are the files in the folder of the versions: c1, c2 … with contents, log and journal. Those about to be restored, r1, r2 …, are
+// copies are the files in the folder of the versions: c1, c2 … with contents, m3 … with those of mounted folders, which no export has, log
+// and journal. Those about to be restored, r1, r2 …, are
 // in the work directory, since a rename ends at a mount.
 type copies struct {
 	work   int
@@ -103,7 +104,7 @@ func (c *copies) list() error {
 	walk := tree.Walk{Visit: func(d *tree.Dir, raw []byte, kind byte) bool {
 		name := string(raw)
 		var s unix.Stat_t
-		if number := numberOf(name, "c"); number > 0 && kind == tree.Regular && unix.Fstatat(d.FD, name, &s, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		if number := max(numberOf(name, "c"), numberOf(name, "m")); number > 0 && kind == tree.Regular && unix.Fstatat(d.FD, name, &s, unix.AT_SYMLINK_NOFOLLOW) == nil {
 			c.last = max(c.last, number)
 			c.note(name, &s)
 		}
@@ -136,12 +137,15 @@ func (c *copies) has(id string) bool {
 }
 
 // find returns the copy that has the content of a file, if there is one.
-func (c *copies) find(file *os.File, e *entry, breathe func(time.Duration) error) (string, error) {
+func (c *copies) find(letter string, file *os.File, e *entry, breathe func(time.Duration) error) (string, error) {
 	like := []string{e.likely}
 	if all := c.alike[likeness{e.Size, e.Mtime}]; e.Size >= worthwhile { // a small one is sooner copied than compared
 		like = append(like, all[:min(len(all), mostAlike)]...)
 	}
 	for _, id := range like {
+		if !strings.HasPrefix(id, letter) {
+			continue
+		}
 		if same, err := c.isCopyOf(id, file, e.Size, breathe); same || err != nil {
 			return id, err
 		}
@@ -150,9 +154,9 @@ func (c *copies) find(file *os.File, e *entry, breathe func(time.Duration) error
 }
 
 // add copies a file.
-func (c *copies) add(file *os.File, e *entry, breathe func(time.Duration) error) (string, error) {
+func (c *copies) add(letter string, file *os.File, e *entry, breathe func(time.Duration) error) (string, error) {
 	c.last++
-	id := "c" + strconv.Itoa(c.last)
+	id := letter + strconv.Itoa(c.last)
 	to, err := create(c.folder, id)
 	if err != nil {
 		return "", err

@@ -76,7 +76,11 @@ func (s *Store) copyOf(e *entry, breathe func(time.Duration) error) (string, err
 	}
 	defer func() { _ = file.Close() }()
 	_ = unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
-	id, err := s.copies.find(file, e, breathe)
+	letter := "c"
+	if s.mountOf(e.path) != nil {
+		letter = "m"
+	}
+	id, err := s.copies.find(letter, file, e, breathe)
 	if err != nil {
 		return "", err
 	}
@@ -84,7 +88,7 @@ func (s *Store) copyOf(e *entry, breathe func(time.Duration) error) (string, err
 		if err := s.makeRoom(e); err != nil {
 			return "", err
 		}
-		if id, err = s.copies.add(file, e, breathe); err != nil {
+		if id, err = s.copies.add(letter, file, e, breathe); err != nil {
 			return "", err
 		}
 		defer func() {

@@ -106,6 +106,22 @@ func TestWhatRunsChangeInAMountedFolderIsUndone(t *testing.T) {
 	}
 }
 
+// An export has the copies whose names begin with c.
+func TestCopiesOfAMountedFolderHaveNamesOfTheirOwn(t *testing.T) {
+	a := newMounted(t)
+	long := strings.Repeat("long enough to be found where it is twice ", 2000)
+	a.ran(func() { a.write("work", long); a.write(mounted+"/a", long); _ = os.Rename(a.in("f/b"), a.path("moved")) })
+	a.rest()
+	var exported []string
+	for _, entry := range must.Get(os.ReadDir(filepath.Join(a.state, folder)))(t) {
+		if name := entry.Name(); name[0] == 'c' {
+			exported = append(exported, string(must.Get(os.ReadFile(filepath.Join(a.state, folder, name)))(t)))
+		}
+	}
+	slices.Sort(exported)
+	should.Hold(t, slices.Equal(exported, []string{long, "two"}), "an export has %.300q", exported)
+}
+
 // Names of one file stay that, and what only the file at a place has stays at the place.
 func TestLinksAndAttributesStay(t *testing.T) {
 	a := newMounted(t)
