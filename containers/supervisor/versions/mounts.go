@@ -28,7 +28,8 @@ type mount struct {
 	skipped bool   // the last look left it out, since nothing told of a change
 	inode   uint64 // of the folder itself
 	// watch is an inotify descriptor, with something to read where the folder has changed since the last look; -1: it must be looked at.
-	watch atomic.Int64
+	watch   atomic.Int64
+	watched int // folders in it that are followed
 	// told: what was to be read there is gone with a look that has not been taken for the files' state.
 	told atomic.Bool
 }
@@ -59,13 +60,19 @@ func (f *files) openMounts(paths []string) {
 
 const changing = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE
 
-// follow notices what changes in a folder. A folder that cannot be followed is looked at before each run.
+// mostWatched is how many folders are followed in a mounted one, since a user has a limit of them for all sessions and programs.
+const mostWatched = 1000
+
+// follow notices what changes in a folder. Where it cannot, or there are too many, the mounted one is looked at before and behind each run.
 func (m *mount) follow(parent int, name string) {
 	watch := int(m.watch.Load())
 	if watch < 0 {
 		return
 	}
-	if _, err := unix.InotifyAddWatch(watch, inProc(parent)+"/"+name, changing|unix.IN_ONLYDIR|unix.IN_DONT_FOLLOW); err == unix.ENOSPC {
+	if m.watched++; m.watched > mostWatched {
+		m.watch.Store(-1)
+		_ = unix.Close(watch)
+	} else if _, err := unix.InotifyAddWatch(watch, inProc(parent)+"/"+name, changing|unix.IN_ONLYDIR|unix.IN_DONT_FOLLOW); err == unix.ENOSPC {
 		m.watch.Store(-1)
 		_ = unix.Close(watch)
 	}

@@ -110,7 +110,11 @@ func TestWhatRunsChangeInAMountedFolderIsUndone(t *testing.T) {
 func TestCopiesOfAMountedFolderHaveNamesOfTheirOwn(t *testing.T) {
 	a := newMounted(t)
 	long := strings.Repeat("long enough to be found where it is twice ", 2000)
-	a.ran(func() { a.write("work", long); a.write(mounted+"/a", long); _ = os.Rename(a.in("f/b"), a.path("moved")) })
+	a.ran(func() {
+		a.write("work", long)
+		a.write(mounted+"/a", long)
+		_ = os.Rename(a.in("f/b"), a.path("moved"))
+	})
 	a.rest()
 	var exported []string
 	for _, entry := range must.Get(os.ReadDir(filepath.Join(a.state, folder)))(t) {
@@ -377,6 +381,21 @@ func TestALookThatIsGivenUpForgetsNothing(t *testing.T) {
 	o := a.undo(run)
 	should.Hold(t, o.NotRestoredTotal == 0, "not restored: %v", o.NotRestored)
 	a.compare(before, "undone")
+}
+
+func TestManyFoldersAreNotFollowed(t *testing.T) {
+	a := newMounted(t)
+	for i := range mostWatched {
+		must.OK(t, os.Mkdir(a.in(strconv.Itoa(i)), 0o755))
+	}
+	a.ran(func() {})
+	m := a.store.mounts[0]
+	should.Hold(t, m.watch.Load() < 0 && m.mayHaveChanged(), "%d folders are followed", m.watched)
+	a.save("7/edited", "edited")
+	run := a.ran(func() { a.write(mounted+"/a", "run"); a.write(mounted+"/9/new", "run") })
+	o := a.undo(run)
+	should.Equal(t, a.read(mounted+"/a")+" "+a.read(mounted+"/7/edited"), "one edited")
+	should.Hold(t, o.NotRestoredTotal == 0 && strings.Contains(a.read(mounted+"/9/new"), "no such file"), "%v", o.NotRestored)
 }
 
 // What is written to a mapping tells nothing, and is the run's all the same.
