@@ -19,11 +19,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/confine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -468,21 +468,6 @@ func TestOldPartsAreRemoved(t *testing.T) {
 	f.has(f.path(".uploads"), "folder", "young")
 }
 
-// withoutOpenat2 makes the thread one of a kernel that does not have the call yet.
-func withoutOpenat2() error {
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_OPENAT2, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
-}
-
 func TestLinksAreFollowedOnlyWhereTheyStayInside(t *testing.T) {
 	f := newWorkFiles(t)
 	f.followLinks()
@@ -495,7 +480,7 @@ func TestLinksAreFollowedOnlyWhereTheyStayInside(t *testing.T) {
 
 func TestLinksAreFollowedOnlyWhereTheyStayInsideOnAnOldKernel(t *testing.T) {
 	f := newWorkFiles(t)
-	f.before = withoutOpenat2
+	f.before = confine.Forbid
 	f.followLinks()
 }
 

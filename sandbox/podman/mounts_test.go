@@ -79,6 +79,21 @@ func TestFoldersOfTheHost(t *testing.T) {
 	}
 }
 
+func TestVolumesChangeHandsAndBack(t *testing.T) {
+	spec := python(t, "import time; time.sleep(600)")
+	conn := linkOf(t, testEngine).Context(t.Context())
+	for _, test := range []struct{ own, running, carry bool }{{false, false, false}, {true, false, true}, {true, false, true}, {true, true, false}, {false, false, true}, {false, false, false}} {
+		if test.running {
+			start(t, spec)
+		}
+		carry, done, err := settleOwner(conn, spec, test.own)
+		must.OK(t, err)
+		should.Equal(t, carry, test.carry, "%+v", test)
+		done()
+		must.OK(t, testEngine.Remove(t.Context(), []string{spec.Name}, nil))
+	}
+}
+
 func TestFoldersThatNobodyCanWriteToAreRefused(t *testing.T) {
 	readOnly := hostFolder(t, 0o555)
 	for name, test := range map[string]struct {

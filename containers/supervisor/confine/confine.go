@@ -18,7 +18,7 @@ var thread = sync.OnceValue(func() chan<- func(error) {
 	work := make(chan func(error))
 	go func() {
 		runtime.LockOSThread()
-		err := forbid()
+		err := Forbid()
 		for f := range work {
 			f(err)
 		}
@@ -39,8 +39,8 @@ func ForkExec(path string, argv []string, attr *syscall.ProcAttr) (pid int, err 
 	return pid, err
 }
 
-// forbid answers openat2 with ENOSYS, so that libraries fall back on openat. A kernel without filters is no error: it has no other either.
-func forbid() error {
+// Forbid answers openat2 of this thread with ENOSYS, so that libraries fall back on openat. A kernel without filters is no error: it has no other either.
+func Forbid() error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_OPENAT2, Jf: 1},
