@@ -135,11 +135,7 @@ func (f *installFlags) checkMounts(ctx context.Context, entry install.Server, w 
 	if err != nil || !slices.ContainsFunc(p.Mounts, func(m hostdir.Mount) bool { return m.Writable }) {
 		return err
 	}
-	var asYou bool
-	err = WithEngine(ctx, p, func(ctx context.Context, on engine.Engine, _ *slog.Logger) (err error) {
-		asYou, err = p.CheckMounts(ctx, on)
-		return err
-	})
+	err = WithEngine(ctx, p, func(ctx context.Context, on engine.Engine, _ *slog.Logger) error { return p.CheckMounts(ctx, on) })
 	var refused *podman.NotWritableError
 	switch reason, fix, explained := place.Explain(err); {
 	case errors.As(err, &refused):
@@ -148,12 +144,8 @@ func (f *installFlags) checkMounts(ctx context.Context, entry install.Server, w 
 		fmt.Fprintf(w, "Whether code can write to these folders shows at the first use: %s\n", reason)
 	case err != nil:
 		return err
-	default:
-		fmt.Fprintln(w, "In a folder with ,rw code writes as its owner, and reads what only the owner may (files of mode 0600).")
 	}
-	if asYou {
-		fmt.Fprintln(w, "Podman copies the image once for that, at the first use, which takes as much disk again.")
-	}
+	fmt.Fprintln(w, "In a folder with ,rw code writes as its owner, and reads what only the owner may (files of mode 0600). Rootless Podman copies the image once for that, at the first use.")
 	return nil
 }
 

@@ -123,14 +123,13 @@ func secretChecks(n *setting.Network, lookup func(string) (string, bool)) []doct
 	return checks
 }
 
-// CheckMounts returns why code could not write to a folder of the settings as its owner, where an engine answers. asYou: it would get this
-// user's rights.
-func (p *Program) CheckMounts(ctx context.Context, on engine.Engine) (asYou bool, err error) {
+// CheckMounts returns why code could not write to a folder of the settings as its owner.
+func (p *Program) CheckMounts(ctx context.Context, on engine.Engine) error {
 	mounts, err := setting.EngineMounts(&p.Settings, p.engineKind() != nil)
 	if local, is := on.(*podman.Engine); is && err == nil {
 		return local.CheckMounts(ctx, mounts)
 	}
-	return false, err
+	return err
 }
 
 // mountChecks report the folders that code sees, and whether it can use them: it reads them as another user, and writes as their owner.
@@ -141,7 +140,7 @@ func mountChecks(ctx context.Context, on engine.Engine, mounts []engine.Mount) [
 		const needed = 0o005
 		if local, is := on.(*podman.Engine); is && m.Writable {
 			check.Found = m.Folder + ", code writes to it as its owner"
-			if _, err := local.CheckMounts(ctx, []engine.Mount{m}); err != nil {
+			if err := local.CheckMounts(ctx, []engine.Mount{m}); err != nil {
 				reason, fix, _ := place.Explain(err)
 				check.Status, check.Why, check.Fix = doctor.Fail, cmp.Or(reason, err.Error()), fix
 			}

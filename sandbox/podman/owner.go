@@ -34,25 +34,25 @@ func writes(mounts []engine.Mount) bool {
 	return slices.ContainsFunc(mounts, func(m engine.Mount) bool { return m.Writable })
 }
 
-// CheckMounts returns why code could not write to a folder as its owner. It makes no container. asYou: code gets the rights of this user.
-func (e *Engine) CheckMounts(ctx context.Context, mounts []engine.Mount) (asYou bool, err error) {
+// CheckMounts returns why code could not write to a folder as its owner. It makes no container.
+func (e *Engine) CheckMounts(ctx context.Context, mounts []engine.Mount) error {
 	if !writes(mounts) {
-		return false, nil
+		return nil
 	}
 	l, err := e.Connect(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	space, err := e.idSpace(ctx, l)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if !l.OnHost {
-		return false, engine.ErrNotOnHost
+		return engine.ErrNotOnHost
 	}
 	_, end, err := lend(space, mounts, space.userOf(""))
 	end()
-	return space.rootless, err
+	return err
 }
 
 // lend returns the mounts as a container of this user needs them, until end is called.
