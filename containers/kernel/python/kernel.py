@@ -410,6 +410,7 @@ class Kernel:
         # As Python reads a file: Windows ends lines in another way, and may begin with a mark.
         code = re.sub("\r\n?", "\n", message["code"].lstrip("\ufeff"))
         report = {"type": "done", "id": self.run_id}
+        looked = not message.get("before") and import_seldom("looks").only_looks(self, code)
         _, error = self._attempt(self._evaluate, code, message.get("before", ""))
         if self.is_child():
             self._end_child(error)
@@ -420,6 +421,7 @@ class Kernel:
         error = trouble if error is None else error
         report["result"], report["result_left"] = self.result, self.result_left
         self._describe_outcome(report, error)
+        report["looked"] = looked and not report["goes_on"]
         report["installed"], _ = self._attempt(self._tell_installed)
         self._attempt(self.notices.end_run)
         self._see_interrupts()
