@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bounds"
@@ -13,36 +14,31 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// restore answers the message of that name. In this order: the way back of the files is prepared, the variables go back, the files do.
-// No run begins before it is over.
+// restore answers the message of that name. In this order: the ways back of the files and of all variables are prepared, the variables go
+// back, the files do, and kernels enter their folders. What fails before the second leaves all as it is. No run begins before it is over.
 type restore struct {
 	*Supervisor
-	l      *kernels.Language
 	asked  protocol.Request
-	to     kernels.Target
+	pin    *versions.Pin // nil: it is to runs
+	left   []*kernels.Language
+	ways   []*kernels.Way
 	answer protocol.Restored
 	files  *workdir.Return // nil: they stay
 }
 
-// restore begins with what can go back: before a run, or, if a name is given, to the checkpoint that was found, of all.
+// restore begins with what can go back: before runs, or, if a name is given, to the checkpoint that was found, of all.
 func (s *Supervisor) restore(l *kernels.Language, m protocol.Request, pin *versions.Pin, all []versions.Pin) {
-	r := &restore{Supervisor: s, l: l, asked: m, to: kernels.Target{Run: m.Run, Pin: pin}, answer: protocol.Restored{
-		Type: "restored", Language: l.Name, ID: bounds.Clean(m.ID, bounds.MaxNamed), Run: bounds.Clean(m.Run, bounds.MaxNamed),
-		Checkpoints: workdir.Checkpoints(all),
+	r := &restore{Supervisor: s, asked: m, pin: pin, answer: protocol.Restored{
+		Type: "restored", Language: l.Name, ID: bounds.Clean(m.ID, bounds.MaxNamed), Checkpoints: workdir.Checkpoints(all),
 	}}
 	if pin != nil {
 		to := workdir.CheckpointOf(*pin)
-		r.to.Run, r.answer.Checkpoint = pin.Key(), &to
+		r.answer.Checkpoint = &to
 	}
-	stay, busy := "", s.runs.KeepFiles()
-	if m.Variables {
-		stay = l.CannotGoBack(r.to)
-	}
+	busy := s.runs.KeepFiles()
 	switch {
 	case m.Name != "" && pin == nil:
 		r.answer.Error = "there is no checkpoint of that name"
-	case stay != "" && !m.Files:
-		r.answer.Error = stay
 	case !m.Files:
 		r.answer.Error = s.runs.KeepVariables()
 	case !s.Undo.Keeps():
@@ -50,58 +46,126 @@ func (s *Supervisor) restore(l *kernels.Language, m protocol.Request, pin *versi
 	case busy != "":
 		r.answer.Files = workdir.Refused("busy", busy)
 	}
-	if stay != "" && m.Files {
-		r.asked.Variables, r.answer.Stay = false, stay
+	if r.answer.Error == "" && r.answer.Files == nil {
+		r.look()
 	}
-	switch {
-	case r.answer.Error != "" || r.answer.Files != nil:
+	if r.answer.Error != "" || r.answer.Files != nil {
 		r.tell()
-	case m.Files:
-		s.runs.SetRestoring(true)
+		return
+	}
+	s.runs.SetRestoring(true)
+	if m.Files {
 		r.prepareFiles()
-	default:
-		s.runs.SetRestoring(true)
-		r.restoreVariables()
+	} else {
+		r.prepareVariables()
+	}
+}
+
+// target is what a language's variables go back to.
+func (r *restore) target(l *kernels.Language) kernels.Target {
+	if r.pin != nil {
+		return kernels.Target{Run: r.pin.Key(), Pin: r.pin}
+	}
+	return kernels.Target{Run: r.asked.Languages[l.Name]}
+}
+
+// look finds the languages whose variables can go back. What stands against that for now refuses all.
+func (r *restore) look() {
+	var why []string
+	for _, l := range r.runs.Languages() {
+		if _, asked := r.asked.Languages[l.Name]; !asked {
+			continue
+		}
+		if r.answer.Error = l.Obstacle(); r.answer.Error != "" {
+			return
+		}
+		if lacks := l.CannotGoBack(r.target(l)); lacks != "" {
+			r.answer.Stay = append(r.answer.Stay, protocol.Lost{Name: l.Name, Why: lacks})
+			why = append(why, lacks)
+		} else {
+			r.left = append(r.left, l)
+		}
+	}
+	if len(r.left) == 0 && !r.asked.Files {
+		r.answer.Error = cmp.Or(strings.Join(why, "; "), "no language of this container was named")
 	}
 }
 
 func (r *restore) prepareFiles() {
+	run := r.asked.Run
+	if r.pin != nil {
+		run = r.pin.Key()
+	}
 	room, holders := r.Disk.Room(r.Undo.Files()), r.runs.Holders()
-	r.Dir.Prepare(r.answer.ID, r.to.Run, room, holders, func(files *workdir.Return, refused *protocol.RestoredFiles) {
-		r.files, r.answer.Files = files, refused
-		switch {
-		case files == nil:
+	r.Dir.Prepare(r.answer.ID, run, room, holders, func(files *workdir.Return, refused *protocol.RestoredFiles) {
+		if r.files, r.answer.Files = files, refused; files == nil {
 			r.end()
-		case r.asked.Variables:
-			r.restoreVariables()
-		default:
-			r.restoreFiles(0)
+			return
 		}
+		r.prepareVariables()
 	})
 }
 
-func (r *restore) restoreVariables() {
-	r.l.GoBack(r.to, func(lost []protocol.Lost, total int, why string) {
-		r.answer.Lost, r.answer.LostTotal, r.answer.Error = lost, total, why
-		switch {
-		case r.files == nil:
-			r.end()
-		case why != "":
-			r.files.Drop()
-			r.end()
-		default:
-			r.restoreFiles(r.l.Reopened())
+// prepareVariables goes on with the next language, and in the end with all of them.
+func (r *restore) prepareVariables() {
+	if len(r.left) == 0 {
+		r.goBack()
+		return
+	}
+	l := r.left[0]
+	r.left = r.left[1:]
+	l.Prepare(r.target(l), func(w *kernels.Way, why string) {
+		if why != "" {
+			r.drop(why)
+			return
 		}
+		r.ways = append(r.ways, w)
+		r.prepareVariables()
 	})
 }
 
-// restoreFiles brings the files back. The kernel whose variables went back may have some open as they were.
-func (r *restore) restoreFiles(kernel int) {
-	r.files.Apply(kernel, func(files *protocol.RestoredFiles, parted []protocol.Lost) {
-		r.answer.Files, r.answer.Lost = files, append(r.answer.Lost, parted...)
-		r.answer.LostTotal += len(parted)
+// drop leaves all as it is.
+func (r *restore) drop(why string) {
+	r.answer.Error, r.answer.Files = why, nil
+	for _, w := range r.ways {
+		w.Drop()
+	}
+	if r.files != nil {
+		r.files.Drop()
+	}
+	r.end()
+}
+
+func (r *restore) goBack() {
+	for _, w := range r.ways {
+		if why := w.Gone(); why != "" {
+			r.drop(why)
+			return
+		}
+	}
+	kernel := 0 // which may have files open as they were
+	for _, w := range r.ways {
+		lost, total := w.Take()
+		r.answer.Went = append(r.answer.Went, w.Name)
+		r.lose(lost, total)
+		kernel = max(kernel, w.Reopened())
+	}
+	if r.files == nil {
 		r.end()
+		return
+	}
+	r.files.Apply(kernel, func(files *protocol.RestoredFiles, parted []protocol.Lost) {
+		r.answer.Files = files
+		r.lose(parted, len(parted))
+		r.runs.Enter(func(gone []protocol.Lost) {
+			r.lose(gone, len(gone))
+			r.end()
+		})
 	})
+}
+
+func (r *restore) lose(lost []protocol.Lost, total int) {
+	r.answer.Lost, r.answer.LostTotal = append(r.answer.Lost, lost...), r.answer.LostTotal+total
 }
 
 func (r *restore) end() {
@@ -110,9 +174,16 @@ func (r *restore) end() {
 }
 
 func (r *restore) tell() {
-	r.answer.Runs, r.answer.Copies = r.l.Restorable()
+	for _, l := range r.runs.Languages() {
+		if _, asked := r.asked.Languages[l.Name]; asked {
+			before, copies := l.Restorable()
+			r.answer.Runs, r.answer.Copies = append(r.answer.Runs, before...), append(r.answer.Copies, copies...)
+		}
+	}
 	r.Server.Send(r.answer, false)
-	r.l.Tell(false)
+	for _, l := range r.runs.Languages() {
+		l.Tell(false)
+	}
 }
 
 // checkpoint answers the message of that name: it keeps the present files, then the variables, by a name. No run begins meanwhile.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bounds"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernels"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/loop"
@@ -115,7 +116,7 @@ func (s *Supervisor) onFrame(body []byte) {
 		s.runs.Describe(m.ID)
 	case "stop":
 		s.retire()
-	case "start", "freeze", "checkpoint", "restore":
+	case "start", "freeze", "settle", "checkpoint", "restore":
 		l := s.runs.Language(m.Language)
 		switch {
 		case l == nil || !s.Settings.AreKnown():
@@ -124,6 +125,9 @@ func (s *Supervisor) onFrame(body []byte) {
 			l.Start()
 		case m.Type == "freeze":
 			l.Freeze(m.ID)
+		case m.Type == "settle": // what is told of the last runs comes before the answer
+			answer := protocol.Restored{Type: "restored", Language: l.Name, ID: bounds.Clean(m.ID, bounds.MaxNamed)}
+			s.runs.Hold(func() { s.Undo.Settle(func() { s.Server.Send(answer, false) }) })
 		case m.Type == "checkpoint":
 			s.runs.Hold(func() { s.checkpoint(l, m) })
 		case m.Name != "" && s.Undo.Keeps():

@@ -10,7 +10,7 @@ import (
 
 const (
 	// Version is the protocol's version.
-	Version = 3
+	Version = 4
 	// MaxToSupervisor bounds a message to a supervisor, in bytes.
 	MaxToSupervisor = 1 << 20
 	// MaxToServer bounds a message to a server, in bytes.
@@ -86,10 +86,10 @@ type Attach struct {
 	FilesOnly bool `json:"files_only,omitempty"`
 }
 
-// Request is any message after those: start, run, interrupt, peek, ping, describe, freeze, checkpoint, restore or stop.
+// Request is any message after those: start, run, interrupt, peek, ping, describe, freeze, settle, checkpoint, restore or stop.
 type Request struct {
 	Type      string `json:"type"`
-	Language  string `json:"language,omitempty"` // of start, run, freeze, checkpoint and restore
+	Language  string `json:"language,omitempty"` // of start, run, freeze, settle, checkpoint and restore
 	ID        string `json:"id,omitempty"`
 	Code      string `json:"code,omitempty"` // of run, as the following
 	Before    string `json:"before,omitempty"`
@@ -98,10 +98,11 @@ type Request struct {
 	GraceMS   int64  `json:"grace_ms,omitempty"`
 	LingerMS  int64  `json:"linger_ms,omitempty"`
 	Copy      bool   `json:"copy,omitempty"`      // of run: in a copy of the variables, which restore can restore
-	Run       string `json:"run,omitempty"`       // of restore: the run with the wanted beginning or copy; of checkpoint: the last run before it
-	Name      string `json:"name,omitempty"`      // of checkpoint; of restore: in the place of Run
-	Variables bool   `json:"variables,omitempty"` // of restore: they go back
+	Run       string `json:"run,omitempty"`       // of restore: the run before which the files are to be; of checkpoint: the last run before it
+	Name      string `json:"name,omitempty"`      // of checkpoint; of restore: in the place of runs
 	Files     bool   `json:"files,omitempty"`     // of restore: they go back
+	// Languages are, of restore, those whose variables go back, and for each the run with the wanted beginning or copy.
+	Languages map[string]string `json:"languages,omitempty"`
 	Reason    string `json:"reason,omitempty"`    // of interrupt
 	N         int64  `json:"n,omitempty"`         // of ping
 }
@@ -305,18 +306,18 @@ type Checkpoint struct {
 	Languages []string `json:"languages"` // that had variables
 }
 
-// Restored answers the messages restore and checkpoint.
+// Restored answers the messages settle, restore and checkpoint.
 type Restored struct {
 	Type     string `json:"type"`
 	Language string `json:"language"`
 	ID       string `json:"id"`
-	Run      string `json:"run"`             // the variables are as before this run, or, if it was a copy, as behind it
 	Error    string `json:"error,omitempty"` // why nothing changed
+	// Went are the languages whose variables went back. Stay says of others why theirs stay as they are.
+	Went []string `json:"went,omitempty"`
+	Stay []Lost   `json:"stay,omitempty"`
 	// Runs are the restorable runs, and Copies the runs with a restorable copy; the newest last.
 	Runs   []string `json:"runs"`
 	Copies []string `json:"copies"`
-	// Stay says why the variables stay as they are, although they were to go back with the files.
-	Stay string `json:"stay,omitempty"`
 	// Lost are variables that could not be brought back, at most 50 of LostTotal.
 	Lost      []Lost `json:"lost,omitempty"`
 	LostTotal int    `json:"lost_total,omitempty"`
@@ -383,6 +384,8 @@ type Twins struct {
 	Why      string   `json:"why"` // why the present variables are not restorable; empty if they are
 	// Present: so are those that the next run begins with, also once its kernel has died.
 	Present bool `json:"present"`
+	// Looked are the last runs of which it is known that they changed no variable.
+	Looked []string `json:"looked,omitempty"`
 }
 
 // Error is a failure of code.

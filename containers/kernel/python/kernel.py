@@ -72,7 +72,7 @@ class Kernel:
         self.data_limit = self.heap = None
         self.notices = Notices(self)
         self.installed = Installed()
-        self.between_runs = {"describe": self._describe, "freeze": self._freeze, "wake": self._wake, "twin": self._twin}
+        self.between_runs = {"describe": self._describe, "enter": self._enter_again, "freeze": self._freeze, "wake": self._wake, "twin": self._twin}
         changes = {
             AGG: self._hook_agg,
             IPYTHON: self._hook_ipython,
@@ -380,7 +380,17 @@ class Kernel:
 
     def _wake(self, message):
         self.around.look()
+        self.around.enters = message.get("enters", False)
         return import_seldom("kept.read").wake(self, message)
+
+    def _enter_again(self, _):
+        """Enters the current folder by its name, where another one may be by now."""
+        try:
+            os.chdir(self.around.folder or self.settings.work_dir)
+        except OSError:
+            self._enter_folder()
+            return {"type": "entered", "why": "%s is gone, and this is %s now" % (self.around.folder, os.getcwd())}
+        return {"type": "entered", "why": ""}
 
     def continue_cells(self, count, sources):
         """Numbers cells behind those that variables come from, whose text tracebacks still find."""
@@ -432,6 +442,7 @@ class Kernel:
         for fd in reserve:
             close_quietly(fd)
         self.threads.end(self.event_loop.is_waiting())
+        self.around.note_folder()
         self.run_id = None
         self._send(report)
         self._attempt(self.heap.give_back)

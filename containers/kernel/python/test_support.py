@@ -93,7 +93,7 @@ class Client:
 
     def init(self, **fields):
         message = {
-            "type": "init", "protocol": 3, "work_dir": self.work_dir,
+            "type": "init", "protocol": 4, "work_dir": self.work_dir,
             "env": {}, "preload": [], "warm": False, "idle_seconds": 0, "on_eof": "exit", "output_bytes": 30000,
             "spool_bytes": 1 << 24, "image_bytes": 1 << 20, "max_displays": 20, "max_artifacts": 100,
         }

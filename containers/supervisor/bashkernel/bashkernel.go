@@ -117,6 +117,7 @@ type kernel struct {
 	version  string
 	base     map[string]string // hashes of the state before any code, by kind and name
 	told     map[string]bool   // programs named by an answer
+	place    string            // enters the current folder behind the last run
 	held     []string          // the variables and functions since the last run, if they were written since; nil: not known
 	codes    []string          // of runs that define functions, the latest last
 	stopped  bool              // the run was interrupted: a signal may still be on its way
@@ -269,6 +270,8 @@ func (k *kernel) answer(m message) error {
 		return k.freeze(m)
 	case "wake":
 		return k.wake(m)
+	case "enter":
+		return k.enter()
 	case "describe":
 		return k.describe(m)
 	}

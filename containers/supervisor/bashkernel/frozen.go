@@ -8,11 +8,15 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +40,7 @@ type trailer struct {
 	Lost      []protocol.Lost `json:"lost"`
 	LostTotal int             `json:"lost_total"`
 	held      []string        // the variables' names
+	place     string          // enters the current folder
 }
 
 func (t *trailer) lose(name, why string) {
@@ -84,11 +89,13 @@ func (k *kernel) freeze(m message) error {
 	}
 	defer func() { _ = unix.Close(folder); _ = file.Close() }()
 	var size int64
+	digest := sha256.New()
 	write := func(text string) {
 		if err == nil {
 			var n int
 			n, err = file.WriteString(text)
 			size += int64(n)
+			_, _ = io.WriteString(digest, text)
 		}
 	}
 	left := min(m.LimitBytes, maxSaved) - maxTrailer
@@ -111,6 +118,9 @@ func (k *kernel) freeze(m message) error {
 	broken := k.saveNow(func(r record) bool {
 		delete(gone, r.name)
 		k.hold(r)
+		if r.kind == 'd' {
+			k.place = r.text
+		}
 		switch {
 		case r.kind == 'j':
 			for line := range strings.Lines(r.text) {
@@ -145,8 +155,12 @@ func (k *kernel) freeze(m message) error {
 		_ = unix.Unlinkat(folder, base(m.Path)+".new", 0)
 		return k.send(kernelproc.Report{Type: "frozen", Why: broken.Error()})
 	}
-	for name := range gone {
+	for _, name := range slices.Sorted(maps.Keys(gone)) {
 		piece('g', name, "builtin unset -v "+name)
+	}
+	told := hex.EncodeToString(digest.Sum(nil))
+	if size == int64(len(formatLine)) {
+		told = kernelproc.NewDigest
 	}
 	last, _ := json.Marshal(t)
 	write("#" + string(last) + "\n")
@@ -161,7 +175,7 @@ func (k *kernel) freeze(m message) error {
 		_ = unix.Unlinkat(folder, name+".new", 0)
 		return k.send(kernelproc.Report{Type: "frozen", Why: "the file cannot be written: " + reason(err)})
 	}
-	return k.send(kernelproc.Report{Type: "frozen", Variables: t.Variables, Bytes: size, Lost: t.Lost, LostTotal: t.LostTotal})
+	return k.send(kernelproc.Report{Type: "frozen", Variables: t.Variables, Bytes: size, Digest: told, Lost: t.Lost, LostTotal: t.LostTotal})
 }
 
 // hold notes a variable or a function that code has set.
@@ -211,7 +225,8 @@ var ulimits = map[string]limit{
 // limits is a script that sets the limits of a process that differ from earlier ones. Both are as /proc lists them.
 func limits(before, now string) string {
 	var b strings.Builder
-	for name, l := range ulimits {
+	for _, name := range slices.Sorted(maps.Keys(ulimits)) {
+		l := ulimits[name]
 		earlier, present := limitsOf(before, name), limitsOf(now, name)
 		for i, kind := range []string{"S", "H"} {
 			if value := present[i]; value != earlier[i] {
@@ -239,10 +254,33 @@ func (k *kernel) wake(m message) error {
 	if err != nil {
 		return k.send(kernelproc.Report{Type: "woken", Why: reason(err)})
 	}
+	k.place = t.place
 	if err := k.evaluate(lineLoad, nil); err != nil {
 		return err
 	}
 	return k.send(kernelproc.Report{Type: "woken", Variables: t.Variables, AtMS: t.AtMS, Lost: t.Lost, LostTotal: t.LostTotal})
+}
+
+// enterFolder enters a folder, else another one, and fails then.
+const enterFolder = `__sandbox_name=${OLDPWD-} __sandbox_own=0
+[[ %[1]s -ef . ]] || { builtin cd -- %[1]s || { __sandbox_own=1; builtin cd -- %[2]s; }; OLDPWD=$__sandbox_name; }
+[[ $__sandbox_name ]] || { builtin unset -v OLDPWD; builtin declare -x OLDPWD; }
+builtin test "$__sandbox_own" = 0
+`
+
+// enter makes bash enter its current folder by name, where another one may be by now.
+func (k *kernel) enter() error {
+	var end status
+	place := strings.TrimPrefix(cmp.Or(k.place, k.base["d"]), "builtin cd -- ")
+	code := fmt.Sprintf(enterFolder, place, quote(k.workDir))
+	if err := k.do(code+behind+"\n", lineLoad, &end); err != nil {
+		return err
+	}
+	why := ""
+	if end.code != 0 {
+		why = place + " is gone, and this is " + k.workDir + " now"
+	}
+	return k.send(kernelproc.Report{Type: "entered", Why: why})
 }
 
 var errNotWhole = errors.New("the file is not whole")
@@ -289,7 +327,7 @@ func look(file *bufio.Reader) (t *trailer, size int64) {
 		whole := bytes.HasSuffix(line, []byte("\n"))
 		var last trailer
 		if whole && bytes.HasPrefix(line, []byte("#{")) && json.Unmarshal(line[1:], &last) == nil {
-			last.held = t.held
+			last.held, last.place = t.held, t.place
 			return &last, size
 		}
 		name, length, found := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
@@ -298,6 +336,9 @@ func look(file *bufio.Reader) (t *trailer, size int64) {
 		lost := ""
 		if whole {
 			lost = name[2:]
+			if text, err := file.Peek(min(count, maxTrailer)); err == nil && name == "#d" {
+				t.place = string(text)
+			}
 			n, _ := file.Discard(count + 1)
 			whole = n == count+1
 		}

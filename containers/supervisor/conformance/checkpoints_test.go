@@ -44,12 +44,8 @@ func (c *connection) pin(name string) {
 // goTo goes back to a checkpoint, in all these languages.
 func (c *connection) goTo(name string, also ...*language) {
 	c.t.Helper()
-	r := c.undo(request{ID: "restore-" + strconv.Itoa(c.now()), Name: name, Files: true, Variables: true})
-	must.Hold(c.t, r.Error+r.Stay == "" && r.Files != nil && r.Files.Error == "" && r.LostTotal == 0 && r.Checkpoint.Name == name, "to %q: %+v %+v", name, r, r.Files)
-	for _, l := range also {
-		r := c.in(l).undo(request{ID: "restore-" + strconv.Itoa(c.now()), Name: name, Variables: true})
-		must.Hold(c.t, r.Error == "" && r.LostTotal == 0, "to %q in %s: %+v", name, l.name, r)
-	}
+	r := c.undo(request{ID: "restore-" + strconv.Itoa(c.now()), Name: name, Files: true}, true, also...)
+	must.Hold(c.t, r.Error+stays(r) == "" && r.Files != nil && r.Files.Error == "" && r.LostTotal == 0 && r.Checkpoint.Name == name, "to %q: %+v %+v", name, r, r.Files)
 }
 
 // awaitWritten waits until a checkpoint's variables are in a file.
@@ -113,7 +109,7 @@ func TestACheckpointHasAllLanguagesAndFiles(t *testing.T) {
 	set(6, "six")
 	c.goTo("A", javascript, bash)
 	all("the new A", 5, "five")
-	r := c.undo(request{ID: "restore-none", Name: "nobody's", Files: true, Variables: true})
+	r := c.undo(request{ID: "restore-none", Name: "nobody's", Files: true}, true)
 	must.Hold(t, strings.Contains(r.Error, "no checkpoint") && len(r.Checkpoints) == 3, "an unknown name: %+v", r)
 	id := c.begin(python.awaitFile.with("go on"))
 	check(t, "during a run", c.checkpoint("late").Files.Code, "busy")
@@ -191,14 +187,14 @@ func TestACheckpointWithoutATwin(t *testing.T) {
 	should.Hold(t, r.Checkpoint != nil && r.LostTotal > 0 && strings.Contains(fmt.Sprint(r.Lost), "thread"), "what it lacks: %+v", r)
 	file := c.awaitWritten(python)
 	c.completed("x = 2")
-	r = c.undo(request{ID: "restore-1", Name: "clean", Variables: true})
+	r = c.undo(request{ID: "restore-1", Name: "clean"}, true)
 	should.Hold(t, r.Error == "" && r.LostTotal > 0, "going back: %+v", r)
 	check(t, "x", c.value("x"), "1")
 	c.stop()
 	must.OK(t, os.Remove(file))
 	c = start(t, python, options{dir: c.dir, init: pinning()})
 	c.completed("x = 3")
-	r = c.undo(request{ID: "restore-2", Name: "clean", Variables: true})
+	r = c.undo(request{ID: "restore-2", Name: "clean"}, true)
 	should.Hold(t, strings.Contains(r.Error, "no longer kept"), "a file that is gone: %+v", r)
 	check(t, "x stays", c.value("x"), "3")
 }
@@ -229,8 +225,8 @@ func TestARunThatCalledAnotherLanguageIsUndone(t *testing.T) {
 	c.twinned("x = 1; open('a', 'w').write('1')")
 	run := c.twinned("import subprocess; x = 2; open('a', 'w').write('2'); subprocess.run(['bash', '-c', 'mv a b; mkdir d; ln -s ../b d/l; echo 2 > d/f; chmod 600 b'], check=True)")
 	c.awaitVersion(run)
-	r := c.undo(request{ID: "restore-1", Run: run, Files: true, Variables: true})
-	check(t, "errors", r.Error+r.Stay+r.Files.Error, "")
+	r := c.undo(request{ID: "restore-1", Run: run, Files: true}, true)
+	check(t, "errors", r.Error+stays(r)+r.Files.Error, "")
 	check(t, "what is not as it was", len(r.Files.NotKept), 0)
 	check(t, "a", c.read("a"), "1")
 	check(t, "made", c.exists("b") || c.exists("d"), false)
@@ -248,7 +244,7 @@ func TestAProgramThatWritesWhileFilesGoBackIsNamed(t *testing.T) {
 	c.completed("x = 2; open('made', 'w').write('2')")
 	named := false
 	must.Soon(t, "the program's file is named", func() bool {
-		r := c.undo(request{ID: "restore-" + strconv.Itoa(c.now()), Name: "clean", Files: true, Variables: true})
+		r := c.undo(request{ID: "restore-" + strconv.Itoa(c.now()), Name: "clean", Files: true}, true)
 		must.Hold(t, r.Error+r.Files.Error == "", "going back: %+v", r)
 		for _, n := range r.Files.NotKept {
 			named = named || n.Path == "busy" || n.Path == "begun"
@@ -272,8 +268,8 @@ func TestACheckpointWhosePackageIsGone(t *testing.T) {
 	must.OK(t, os.RemoveAll(packages))
 	o.dir = c.dir
 	c = start(t, python, o)
-	r := c.undo(request{ID: "restore-1", Name: "clean", Files: true, Variables: true})
-	should.Hold(t, r.Error+r.Stay == "" && strings.Contains(fmt.Sprint(r.Lost), "thing"), "what is named: %+v", r)
+	r := c.undo(request{ID: "restore-1", Name: "clean", Files: true}, true)
+	should.Hold(t, r.Error+stays(r) == "" && strings.Contains(fmt.Sprint(r.Lost), "thing"), "what is named: %+v", r)
 	check(t, "x", c.value("x"), "1")
 }
 
@@ -287,7 +283,7 @@ func TestACheckpointInAFullWorkDirectory(t *testing.T) {
 	r := c.checkpoint("clean")
 	should.Hold(t, r.Checkpoint != nil && r.Files.NotKeptTotal == 1 && r.Files.NotKept[0].Path == "large", "what it lacks: %+v %+v", r, r.Files)
 	c.completed("x = 2")
-	r = c.undo(request{ID: "restore-1", Name: "clean", Variables: true})
+	r = c.undo(request{ID: "restore-1", Name: "clean"}, true)
 	check(t, "going back", r.Error, "")
 	check(t, "x", c.value("x"), "1")
 }

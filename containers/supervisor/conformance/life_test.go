@@ -22,7 +22,7 @@ import (
 func TestReady(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
-		check(t, "ready", fmt.Sprint(c.ready.Protocol, c.ready.Language, c.ready.Run, c.ready.Runs, c.ready.Over), fmt.Sprint(3, l.name, "", []string{}, []string{}))
+		check(t, "ready", fmt.Sprint(c.ready.Protocol, c.ready.Language, c.ready.Run, c.ready.Runs, c.ready.Over), fmt.Sprint(protocol.Version, l.name, "", []string{}, []string{}))
 		should.Hold(t, regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(c.ready.Version) && c.ready.Features != nil,
 			"ready: %s", c.ready)
 		check(t, "the code's version", c.value(string(l.version)), "'"+c.ready.Version+"'")

@@ -196,7 +196,7 @@ func TestFilesOfPrograms(t *testing.T) {
 
 	reading := c.program(t, "read; exit 3", programwire.Start{NoGrowth: true, NoChange: true}).begun()
 	writing := c.program(t, "read; echo later > later", programwire.Start{}).begun()
-	r := c.undo(request{ID: "restore-1", Run: second, Files: true})
+	r := c.undo(request{ID: "restore-1", Run: second, Files: true}, false)
 	check(t, "during a program", r.Files.Code, "busy")
 	check(t, "nothing has changed", c.exists("second"), true)
 	must.OK(t, filewire.Write(writing.stream, programwire.Input{Close: true}))
@@ -204,12 +204,12 @@ func TestFilesOfPrograms(t *testing.T) {
 
 	var files protocol.RestoredFiles
 	must.Soon(t, "its end is known", func() bool {
-		files = *c.undo(request{ID: "restore-2", Run: second, Files: true}).Files
+		files = *c.undo(request{ID: "restore-2", Run: second, Files: true}, false).Files
 		return files.Code != "busy"
 	})
 	check(t, "the second run is undone", fmt.Sprint(files.Error, c.exists("second")), "false")
 	check(t, "programs' files", c.read("own")+c.read("later"), "own\nlater\n")
-	r = c.undo(request{ID: "restore-3", Run: first, Files: true})
+	r = c.undo(request{ID: "restore-3", Run: first, Files: true}, false)
 	check(t, "the first run is undone", fmt.Sprint(r.Files.Error, c.exists("first")), "false")
 	check(t, "programs' files", c.read("own")+c.read("later"), "own\nlater\n")
 	must.OK(t, filewire.Write(reading.stream, programwire.Input{Close: true}))

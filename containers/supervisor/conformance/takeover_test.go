@@ -49,7 +49,7 @@ func TestALaterServerFindsTheVariables(t *testing.T) {
 		last := c.completed(l.set.with(41))
 		_ = c.conn.Close()
 		later, ready := c.taken()
-		check(t, "ready", fmt.Sprint(ready.Protocol, ready.Language, ready.Version, ready.Run, ready.Runs, ready.Over), fmt.Sprint(3, l.name, c.ready.Version, "", []string{}, []string{last.ID}))
+		check(t, "ready", fmt.Sprint(ready.Protocol, ready.Language, ready.Version, ready.Run, ready.Runs, ready.Over), fmt.Sprint(protocol.Version, l.name, c.ready.Version, "", []string{}, []string{last.ID}))
 		check(t, "the last answer", later.done(last.ID).ended(), "completed 0 alive")
 		check(t, "x", later.value(string(l.get)), "41")
 	})
@@ -125,7 +125,7 @@ func TestFramesRightBehindAttach(t *testing.T) {
 	t.Parallel()
 	c := waiting(t, python, protocol.Init{})
 	later := c.later()
-	attach := frame('c', `{"type": "attach", "protocol": 3, "token": "`+token+`"}`)
+	attach := frame('c', `{"type": "attach", "protocol": 4, "token": "`+token+`"}`)
 	for _, b := range attach[:9] { // in pieces, and the rest with what follows
 		later.sendRaw([]byte{b})
 		c.ping()

@@ -50,7 +50,7 @@ func (c *client) twins() protocol.Twins {
 func (c *client) restore(run string) protocol.Restored {
 	c.t.Helper()
 	from := c.now()
-	c.send(request{Type: "restore", Language: c.language, ID: "restore", Run: run, Variables: true})
+	c.send(request{Type: "restore", Language: c.language, ID: "restore", Languages: map[string]string{c.language: run}})
 	return c.await("restored", from).restored
 }
 
@@ -119,7 +119,7 @@ func TestRestore(t *testing.T) {
 	program := number(strings.TrimSpace(c.read("pid")))
 	from := c.now()
 	r := c.restore(ids[2])
-	check(t, "restored", r, protocol.Restored{Type: "restored", Language: "python", ID: "restore", Run: ids[2], Runs: []string{}, Copies: []string{}})
+	check(t, "restored", r, protocol.Restored{Type: "restored", Language: "python", ID: "restore", Went: []string{"python"}})
 	awaitDeath(t, program)
 	c.checkNoCopy(ids[3])
 	c.awaitTwin(from)
@@ -276,7 +276,7 @@ func TestCopies(t *testing.T) {
 	check(t, "the original", c.value("x"), "[1]")
 	check(t, "a killed one", c.run(python.die.with(9), request{Copy: true}).ended(), "killed 137 fresh signal 9")
 	r := c.restore(two)
-	check(t, "restored", r.Error+" "+r.Run, " "+two)
+	check(t, "restored", r.Error, "")
 	check(t, "x", c.value("x"), "[1, 3]")
 	check(t, "the other way", c.restore(one).Error, "")
 	check(t, "x", c.value("x"), "[1, 2]")

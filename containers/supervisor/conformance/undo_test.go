@@ -18,12 +18,27 @@ import (
 )
 
 // undo goes back to before a run.
-func (c *connection) undo(m request) protocol.Restored {
+func (c *connection) undo(m request, variables bool, also ...*language) protocol.Restored {
 	c.t.Helper()
 	from := c.now()
 	m.Type, m.Language = "restore", c.language
+	if variables {
+		m.Languages = map[string]string{c.language: m.Run}
+		for _, l := range also {
+			m.Languages[l.name] = m.Run
+		}
+	}
 	c.send(m)
 	return c.await("restored", from).restored
+}
+
+// stays says why variables stay.
+func stays(r protocol.Restored) string {
+	var why []string
+	for _, s := range r.Stay {
+		why = append(why, s.Why)
+	}
+	return strings.Join(why, "; ")
 }
 
 // awaitVersion waits until the files from before a run are known.
@@ -54,35 +69,35 @@ func TestFilesGoBack(t *testing.T) {
 	fourth := sh.completed("rm kept; mkdir -p new/folder").Done.ID
 	sh.awaitVersion(fourth)
 
-	r := sh.undo(request{ID: "restore-1", Run: fourth, Files: true})
+	r := sh.undo(request{ID: "restore-1", Run: fourth, Files: true}, false)
 	check(t, "bash", *r.Files, protocol.RestoredFiles{Restored: 1, NotKept: []protocol.NotKept{}})
 	check(t, "kept", c.read("kept"), "three")
 	check(t, "new", c.exists("new"), false)
-	r = js.undo(request{ID: "restore-2", Run: third, Files: true})
+	r = js.undo(request{ID: "restore-2", Run: third, Files: true}, false)
 	check(t, "JavaScript", r.Error+r.Files.Error+c.read("kept"), "two")
-	r = c.undo(request{ID: "restore-3", Run: second, Files: true, Variables: true})
+	r = c.undo(request{ID: "restore-3", Run: second, Files: true}, true)
 	check(t, "Python", r.Error+r.Files.Error+c.read("kept"), "one")
 	check(t, "x", c.value("x"), "1")
-	r = c.undo(request{ID: "restore-4", Run: "restore-1", Files: true})
+	r = c.undo(request{ID: "restore-4", Run: "restore-1", Files: true}, false)
 	check(t, "the first undoing undone", r.Files.Error, "")
 	check(t, "new", c.exists("new/folder") && !c.exists("kept"), true)
 
-	check(t, "an unknown run", c.undo(request{ID: "restore-5", Run: "nobody's", Files: true}).Files.Code, "unknown")
+	check(t, "an unknown run", c.undo(request{ID: "restore-5", Run: "nobody's", Files: true}, false).Files.Code, "unknown")
 	id := c.begin(python.awaitFile.with("go on"))
-	held := sh.undo(request{ID: "restore-6", Run: fourth, Files: true})
+	held := sh.undo(request{ID: "restore-6", Run: fourth, Files: true}, false)
 	check(t, "during a run", held.Files.Code, "busy")
 	c.write("go on", "")
 	c.done(id)
-	r = c.undo(request{ID: "restore-7", Run: "nobody's", Files: true, Variables: true})
+	r = c.undo(request{ID: "restore-7", Run: "nobody's", Files: true}, true)
 	check(t, "a run that neither can go back before", r.Error+r.Files.Code, "unknown")
 	lost := c.completed(python.write.with("kept", "again") + "\nimport threading; threading.Thread(target=threading.Event().wait, daemon=True).start()").Done.ID
 	c.completed("x = 3")
 	c.awaitVersion(lost)
 	id = c.completed(python.write.with("kept", "more")).Done.ID
 	c.awaitVersion(id)
-	r = c.undo(request{ID: "restore-8", Run: id, Files: true, Variables: true})
+	r = c.undo(request{ID: "restore-8", Run: id, Files: true}, true)
 	check(t, "without the variables", r.Error+r.Files.Error+c.read("kept"), "again")
-	check(t, "why those stay", strings.HasPrefix(r.Stay, noCopy), true)
+	check(t, "why those stay", strings.HasPrefix(stays(r), noCopy), true)
 }
 
 // Where a kernel cannot be forked, its variables are written behind each run, and go back with the files or without them.
@@ -108,14 +123,14 @@ func TestWrittenVariablesGoBack(t *testing.T) {
 			pid := c.pid()
 
 			r := c.restore(second)
-			check(t, "variables alone", r.Error+r.Stay, "")
+			check(t, "variables alone", r.Error+stays(r), "")
 			x("the variables", "1")
 			check(t, "the file", c.read("kept"), "two")
 
 			third := c.twinned(set[l].with(3) + "\n" + write[l].with("kept", "three"))
 			c.awaitVersion(third)
-			r = c.undo(request{ID: "restore-1", Run: third, Files: true, Variables: true})
-			check(t, "both", r.Error+r.Stay+r.Files.Error, "")
+			r = c.undo(request{ID: "restore-1", Run: third, Files: true}, true)
+			check(t, "both", r.Error+stays(r)+r.Files.Error, "")
 			x("the variables, with files", "1")
 			check(t, "the file, with variables", c.read("kept"), "two")
 
@@ -151,11 +166,11 @@ func TestARunThatFollowsAtOnceCanBeUndone(t *testing.T) {
 				d := c.run(lines(l.change, die))
 				restored := d.Kernel == "restored"
 				check(t, "a killed kernel is replaced", restored, die != "" && l.language == python)
-				r := c.undo(request{ID: "restore-" + want, Run: d.Done.ID, Files: true, Variables: !restored})
+				r := c.undo(request{ID: "restore-" + want, Run: d.Done.ID, Files: true}, !restored)
 				check(t, "the undoing", r.Error+r.Files.Error, "")
 				check(t, "kept", c.read("kept"), want)
-				if r.Stay == "" || !strings.Contains(r.Stay, "too long") {
-					check(t, "x", c.run(l.show).Stdout.Head+r.Stay, want)
+				if stays(r) == "" || !strings.Contains(stays(r), "too long") {
+					check(t, "x", c.run(l.show).Stdout.Head+stays(r), want)
 				}
 			}
 		})
@@ -199,9 +214,9 @@ func TestVariablesThatAreTooLargeStay(t *testing.T) {
 	c.find(from, func(m *message) bool { return m.Type == "twins" && strings.Contains(m.twins.Why, "too large") })
 	run := c.completed(javascript.write.with("made", "x")).Done.ID
 	c.awaitVersion(run)
-	r := c.undo(request{ID: "restore-1", Run: run, Files: true, Variables: true})
+	r := c.undo(request{ID: "restore-1", Run: run, Files: true}, true)
 	check(t, "files alone", r.Error+r.Files.Error, "")
-	check(t, "why the variables stay", strings.Contains(r.Stay, "too large"), true)
+	check(t, "why the variables stay", strings.Contains(stays(r), "too large"), true)
 	check(t, "made", c.exists("made"), false)
 	check(t, "large", c.value("large.length"), "67108864")
 	r = c.restore(run)
@@ -223,7 +238,7 @@ func TestFilesOfARunThatItsContainerDidNotOutlive(t *testing.T) {
 	c = start(t, bash, options{dir: dir, init: init})
 	c.completed("true")
 	c.awaitVersion(first)
-	r := c.undo(request{ID: "restore", Run: first, Files: true})
+	r := c.undo(request{ID: "restore", Run: first, Files: true}, false)
 	check(t, "the files", c.read("a")+c.read("b"), "0\noriginal\n")
 	check(t, "what was left over", len(r.Files.NotKept), 0)
 	check(t, "a new file is there", c.exists("c") || c.exists("begun"), false)
@@ -248,7 +263,7 @@ func TestFilesThatAreMappedGoBack(t *testing.T) {
 	})
 	id := c.completed("m[0:1] = b'2'; open('other', 'w').close()").Done.ID
 	c.awaitVersion(id)
-	r := c.undo(request{ID: "restore", Run: id, Files: true})
+	r := c.undo(request{ID: "restore", Run: id, Files: true}, false)
 	isTold := slices.ContainsFunc(r.Files.NotKept, func(n protocol.NotKept) bool { return n.Path == "mapped" }) // it came before the copy was whole
 	check(t, "the file is as it was, or told", isTold || c.read("mapped")[:2] == "10", true)
 }
@@ -263,7 +278,7 @@ func TestWhatIsKeptIsOutOfTheWorkDirectory(t *testing.T) {
 	c.twinned("x=1; echo one > f; ln -s f l")
 	run := c.twinned("x=2; echo two > f; rm l")
 	c.awaitVersion(run)
-	r := c.undo(request{ID: "restore", Run: run, Files: true, Variables: true})
+	r := c.undo(request{ID: "restore", Run: run, Files: true}, true)
 	check(t, "the restore", *r.Files, protocol.RestoredFiles{Restored: 2, NotKept: []protocol.NotKept{}})
 	check(t, "all", c.completed("printf $x; cat f l; find . -name '.state'; ls .uploads").Stdout.Head, "1one\none\n")
 	files := must.Get(filepath.Glob(filepath.Join(state, "*before*")))(t)
@@ -295,7 +310,7 @@ log.write("two\n"); log.flush()
 mapped[0:3] = b"two"; mapped.flush()
 open("other", "w").write("two"); os.rename("other", "moved")`)
 	c.awaitVersion(run)
-	r := c.undo(request{ID: "restore", Run: run, Files: true, Variables: true})
+	r := c.undo(request{ID: "restore", Run: run, Files: true}, true)
 	check(t, "errors", r.Error+r.Files.Error, "")
 	should.Hold(t, r.LostTotal == 1 && len(r.Lost) == 1 && r.Lost[0].Name == "what is open of moved", "what is named: %+v", r.Lost)
 	check(t, "rows", c.value(`[base.execute("SELECT count(*) FROM t").fetchone()[0] for base in bases]`), "[1, 1]")

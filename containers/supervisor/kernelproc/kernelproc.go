@@ -93,6 +93,10 @@ type Report struct {
 	LostTotal int             `json:"lost_total"`
 	Doubtful  []protocol.Lost `json:"doubtful"`
 	Why       string          `json:"why"`
+	// Digest is that of what frozen wrote, times apart; NewDigest: it is what a new kernel has.
+	Digest string `json:"digest"`
+	// Looked: the run of done changed no variable.
+	Looked bool `json:"looked"`
 	// Largest are the variables that take most, of a run that failed for want of memory.
 	Largest []protocol.Variable `json:"largest"`
 	// Holds and Imported are of described.
@@ -101,6 +105,9 @@ type Report struct {
 	// Blob holds the bytes behind the JSON.
 	Blob []byte `json:"-"`
 }
+
+// NewDigest is the digest of variables where code has set none.
+const NewDigest = "new"
 
 const (
 	maxHeader = 2 << 20

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bounds"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/loop"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
@@ -47,6 +48,8 @@ type Kernel struct {
 	ended      bool
 	exited     bool // its status is known
 	linkEnded  bool
+	goesOn     bool      // something of its last run
+	entering   *entering // that it is to answer; nil: nothing
 	scored     int       // by the OOM killer's score that it was given beside process 1; 0: it has its own, which is the highest
 	fills      bool      // killed because it filled the work directory while no run was in it
 	heard      time.Time // when its watcher was there to hear of interrupts; zero: not yet
@@ -150,6 +153,11 @@ func (k *Kernel) onReport(m *kernelproc.Report) {
 		if !l.snapshots.onFrozen(k, m) && !l.pins.onFrozen(k, m) {
 			l.frozen.onFrozen(k, m)
 		}
+	case "entered":
+		if a := k.entering; a != nil {
+			k.entering = nil
+			a.onEntered(l.Name, bounds.Clean(m.Why, bounds.MaxNamed))
+		}
 	case "described":
 		s.onDescribed(k, m)
 	case "woken":
@@ -162,10 +170,15 @@ func (k *Kernel) onReport(m *kernelproc.Report) {
 		return
 	}
 	switch {
+	case m.Type == "done" && !k.killed: // one that came to its end as it was killed is over with its kernel: the next run needs another
+		if k.goesOn = len(m.GoesOn) > 0; m.Looked && !k.goesOn && !r.Asked().Fresh {
+			l.noteLooked(m.ID)
+		}
+		r.Report(m)
 	case m.Type == "begun":
 		k.begun, k.asleep = true, false
 		l.frozen.onBegun(k)
-	case m.Type != "done" || !k.killed: // one that came to its end as it was killed is over with its kernel: the next run needs another
+	case m.Type != "done":
 		r.Report(m)
 	}
 }

@@ -149,7 +149,7 @@ func (l *Language) initMessage() map[string]any {
 
 // spawn starts a kernel with nothing imported.
 func (l *Language) spawn() (*Kernel, error) {
-	k := &Kernel{l: l, pipedTicks: procs.TicksNow(), moment: &moment{}}
+	k := &Kernel{l: l, pipedTicks: procs.TicksNow(), moment: &moment{digest: kernelproc.NewDigest}}
 	var writers [2]*os.File
 	defer func() {
 		for _, w := range writers {

@@ -30,6 +30,7 @@ type past struct {
 	told      []byte    // which variables can be gone back to
 	first     *moment   // the state of a new kernel before its first run; nil: it is too long ago
 	unkept    []*moment // of the last runs' beginnings, those without a copy
+	looked    []string  // the last runs that changed no variable, as is known
 }
 
 func newPast(l *Language) *past {
@@ -42,6 +43,10 @@ type moment struct {
 	before []string // the runs that began here: several after a restore
 	pins   []string // the keys of the checkpoints that were made here
 	why    string   // there is no copy of it
+	digest string   // of what was written of it; empty: not known
+	since  string   // that of the moment before
+	lost   []protocol.Lost
+	total  int // of lost: what the kernel lacks that has read it
 }
 
 func (m *moment) begin(run string) {
@@ -100,12 +105,14 @@ func (t Target) isNew(l *Language) bool {
 	return t.Pin != nil && !slices.Contains(t.Pin.Languages, l.Name)
 }
 
-// CannotGoBack says why the variables cannot go back.
+// Obstacle says why the variables can be neither kept nor exchanged now.
+func (p *past) Obstacle() string { return p.obstacle() }
+
+// CannotGoBack says what stands for good against the variables' way back.
 func (p *past) CannotGoBack(to Target) (why string) {
 	run := to.Run
-	why = p.obstacle()
-	if why != "" || to.isNew(p.l) || p.isBefore(run) || p.first.isBefore(run) || p.twins.find(run) != nil || p.written(to) != nil {
-		return why
+	if to.isNew(p.l) || p.isBefore(run) || p.first.isBefore(run) || p.twins.find(run) != nil || p.written(to) != nil {
+		return ""
 	}
 	if to.Pin != nil {
 		return cmp.Or(p.pins.why[run], "the variables of this checkpoint are no longer kept")
@@ -137,28 +144,112 @@ func (p *past) written(to Target) *snapshot {
 // restDelay is when a kernel that was gone back to is copied, unless a run comes first: behind the answer, and what is asked about it.
 const restDelay = 50 * time.Millisecond
 
-// GoBack exchanges the variables for earlier ones. over gets what was lost, where a kernel had to read them, or why nothing has changed.
-func (p *past) GoBack(to Target, over func(lost []protocol.Lost, total int, why string)) {
-	why, n, file := p.CannotGoBack(to), p.twins.find(to.Run), p.written(to)
+// Way is a way back of a language's variables that is prepared: nothing has changed yet. Take or Drop ends it.
+type Way struct {
+	*Language
+	to   Target
+	twin *twin
+	read *comeback // has read them already
+}
+
+// Prepare makes ready what exchanges the variables for earlier ones. over gets that, or why it cannot be.
+func (p *past) Prepare(to Target, over func(w *Way, why string)) {
+	w := &Way{Language: p.l, to: to}
+	switch file := p.written(to); {
+	case p.isBefore(to.Run) || to.isNew(p.l):
+	case p.twins.find(to.Run) != nil:
+		w.twin = p.twins.find(to.Run)
+	case file != nil:
+		p.snapshots.read(file, func(c *comeback, why string) {
+			w.read = c
+			over(w, why)
+		})
+		return
+	}
+	over(w, p.CannotGoBack(to))
+}
+
+// Gone says why there is no such way any more.
+func (w *Way) Gone() string {
+	if w.twin != nil && w.twins.find(w.to.Run) != w.twin || w.read != nil && w.snapshots.reading != w.read {
+		return "the kernel with the variables of " + w.Name + " has ended"
+	}
+	return ""
+}
+
+// Drop leaves the variables as they are.
+func (w *Way) Drop() {
+	if c := w.read; c != nil && w.snapshots.reading == c {
+		w.snapshots.reading = nil
+		c.kernel.discard()
+	}
+}
+
+// Take exchanges the variables, and returns those that are lost.
+func (w *Way) Take() (lost []protocol.Lost, total int) {
 	switch {
-	case why != "" || p.isBefore(to.Run):
-	case to.isNew(p.l):
-		p.l.set.Dir.DropState(p.l.frozen.name())
-		p.beginAnew()
-	case n != nil:
-		p.endFormer(p.twins.goTo(n))
-		p.l.set.After(restDelay, func() {
-			if p.obstacle() == "" {
-				p.want()
+	case w.twin != nil:
+		w.endFormer(w.twins.goTo(w.twin))
+		w.set.After(restDelay, func() {
+			if w.obstacle() == "" {
+				w.want()
 			}
 		})
-	case file != nil:
-		p.snapshots.goTo(file, over)
-		return
+	case w.read != nil:
+		w.snapshots.take(w.read)
+	case w.isBefore(w.to.Run):
 	default:
-		p.beginAnew()
+		if w.to.isNew(w.Language) {
+			w.set.Dir.DropState(w.frozen.name())
+		}
+		w.beginAnew()
 	}
-	over(nil, 0, why)
+	if w.main == nil {
+		return nil, 0
+	}
+	return w.main.moment.lost, w.main.moment.total
+}
+
+// Enter has the living kernels enter their current folders by name: these may be other ones now. over gets what is not there any more.
+func (s *Set) Enter(over func(gone []protocol.Lost)) {
+	a := &entering{left: 1, over: over}
+	for _, l := range s.languages {
+		if k := l.main; k != nil && !k.isEnding() && (k.begun || k.awake) {
+			a.left++
+			k.entering = a
+			k.link.Send(map[string]any{"type": "enter"})
+		}
+	}
+	s.After(describeTime, a.end)
+	a.onEntered("", "")
+}
+
+// entering is a wait for kernels that enter their folders.
+type entering struct {
+	left int
+	gone []protocol.Lost
+	over func(gone []protocol.Lost)
+}
+
+func (a *entering) onEntered(language, why string) {
+	if why != "" {
+		a.gone = append(a.gone, protocol.Lost{Name: "the current folder of " + language, Why: why})
+	}
+	if a.left--; a.left == 0 {
+		a.end()
+	}
+}
+
+func (a *entering) end() {
+	if over := a.over; over != nil {
+		a.over = nil
+		over(a.gone)
+	}
+}
+
+// noteLooked keeps a run that changed no variable.
+func (p *past) noteLooked(run string) {
+	p.looked = append(p.looked[max(0, len(p.looked)-mostBefore+1):], run)
 }
 
 // beginAnew leaves the next run to a new kernel.
@@ -223,6 +314,9 @@ func (p *past) noCopy() string {
 	if k == nil || !k.begun || p.l.kept != nil || p.twins.has(k.moment) || p.snapshots.of(k.moment) != nil {
 		return ""
 	}
+	if !p.l.HasZygote && p.l.set.Settings.UndoBytes <= 0 {
+		return "nothing is kept to undo runs here (--undo-limit)"
+	}
 	return cmp.Or(k.moment.why, "it is being made")
 }
 
@@ -270,6 +364,7 @@ func (p *past) Tell(again bool) {
 	}
 	m := protocol.Twins{Type: "twins", Language: p.l.Name, Why: p.noCopy()}
 	m.Runs, m.Copies = p.Restorable()
+	m.Looked = p.looked
 	if p.l.main != nil {
 		present := p.snapshots.of(p.l.main.moment)
 		m.Present = present != nil
@@ -340,7 +435,8 @@ type comeback struct {
 	kernel *Kernel
 	to     *snapshot
 	limit  *loop.Timer
-	over   func(lost []protocol.Lost, total int, why string)
+	over   func(c *comeback, why string)
+	isRead bool
 }
 
 // clear removes what an earlier container has left.
@@ -422,7 +518,10 @@ func (t *snapshots) onFrozen(k *Kernel, m *kernelproc.Report) bool {
 		t.refuse(n.moment, bounds.Clean(m.Why, bounds.MaxNamed))
 		return true
 	}
-	n.from = nil
+	n.from, n.digest = nil, bounds.Clean(m.Digest, bounds.MaxNamed)
+	if n.digest != "" && n.digest == n.since && m.LostTotal == 0 {
+		t.l.noteLooked(n.run)
+	}
 	t.keep(n)
 	return true
 }
@@ -457,8 +556,8 @@ func (t *snapshots) find(run string) *snapshot {
 	return nil
 }
 
-// goTo has a kernel read a snapshot and take the main kernel's place. over gets its report, or why nothing has changed.
-func (t *snapshots) goTo(n *snapshot, over func(lost []protocol.Lost, total int, why string)) {
+// read has a kernel read a snapshot, which take lets go on in the main kernel's place. over gets it, or why there is none.
+func (t *snapshots) read(n *snapshot, over func(c *comeback, why string)) {
 	l := t.l
 	k := l.main
 	if k != nil && !k.begun && !k.woken && !k.isEnding() {
@@ -470,34 +569,40 @@ func (t *snapshots) goTo(n *snapshot, over func(lost []protocol.Lost, total int,
 	if k == nil {
 		var err error
 		if k, err = l.spawn(); err != nil {
-			over(nil, 0, "no interpreter could be started: "+err.Error())
+			over(nil, "no interpreter could be started: "+err.Error())
 			return
 		}
 	}
 	t.reading = &comeback{kernel: k, to: n, over: over, limit: l.set.After(l.frozen.patience()+coldStart, func() { k.Kill("") })}
-	k.link.Send(map[string]any{"type": "wake", "path": l.set.Dir.StateFile(n.name), "seconds": l.set.Settings.FreezeSeconds})
+	k.link.Send(map[string]any{"type": "wake", "path": l.set.Dir.StateFile(n.name), "seconds": l.set.Settings.FreezeSeconds, "enters": true})
 	l.reserve.prepare()
 }
 
 // onWoken takes a kernel's report that it has read a snapshot, and reports whether it is one.
 func (t *snapshots) onWoken(k *Kernel, m *kernelproc.Report) bool {
 	c := t.reading
-	if c == nil || c.kernel != k {
+	if c == nil || c.kernel != k || c.isRead {
 		return false
 	}
-	t.reading = nil
 	c.limit.Stop()
 	if m.Why != "" {
+		t.reading = nil
 		k.discard()
-		c.over(nil, 0, bounds.Clean(m.Why, bounds.MaxNamed))
+		c.over(nil, bounds.Clean(m.Why, bounds.MaxNamed))
 		return true
 	}
+	c.isRead = true
 	k.begun, k.woken, k.awake, k.asleep = true, true, true, true
 	k.moment = c.to.moment
-	t.replace(k, c.to)
-	lost, total := lostOf(m)
-	c.over(lost, total, "")
+	k.moment.lost, k.moment.total = lostOf(m)
+	c.over(c, "")
 	return true
+}
+
+// take lets a kernel go on that has read a snapshot.
+func (t *snapshots) take(c *comeback) {
+	t.reading = nil
+	t.replace(c.kernel, c.to)
 }
 
 // lose is called when a kernel is dead, and reports whether it was to read a snapshot.
@@ -511,7 +616,9 @@ func (t *snapshots) lose(k *Kernel, cause string) bool {
 	}
 	t.reading = nil
 	c.limit.Stop()
-	c.over(nil, 0, "the kernel ended over them: "+cause)
+	if !c.isRead {
+		c.over(nil, "the kernel ended over them: "+cause)
+	}
 	return true
 }
 

@@ -116,7 +116,10 @@ func (l *Language) Leave(r Run, born time.Time, isCopy bool) {
 		k.end() // it was killed with its run
 		k.closePipes()
 	case k != nil && !k.isEnding():
-		k.moment = &moment{run: asked.ID}
+		k.moment = &moment{run: asked.ID, since: k.moment.digest}
+		if k.goesOn { // it changes variables later
+			k.moment.since = ""
+		}
 		k.score()
 	}
 	if !asked.Fresh {

@@ -459,6 +459,7 @@ func (t *twins) goOn(k *Kernel) {
 	}
 	n.origin = &protocol.Origin{From: "twin", Run: n.moment.run, AtMS: n.at.UnixMilli(), Lost: []protocol.Lost{}}
 	t.promote(n)
+	n.link.Send(map[string]any{"type": "enter"}) // its folder may be another by now
 	t.want()
 	t.l.Tell(false)
 }

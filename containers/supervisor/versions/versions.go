@@ -561,8 +561,15 @@ func (s *Store) find(run string) (past, bool) {
 	return past{}, false
 }
 
-// tell describes the store.
-func (s *Store) tell() {
+// Info describes the store.
+func (s *Store) Info() (info Info) {
+	s.do(func() { info = s.info() })
+	return info
+}
+
+func (s *Store) tell() { s.changed(s.info()) }
+
+func (s *Store) info() Info {
 	info := Info{Pins: slices.Clone(s.pins)}
 	s.mu.Lock()
 	info.Upcoming, s.hasPins = s.next, len(s.pins) > 0
@@ -586,7 +593,7 @@ func (s *Store) tell() {
 	}
 	info.Did = info.Did[max(0, len(info.Did)-mostDid):]
 	info.NotKept, info.NotKeptTotal = s.unkept()
-	s.changed(info)
+	return info
 }
 
 // unkept lists the present files without a copy.

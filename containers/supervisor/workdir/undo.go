@@ -129,6 +129,22 @@ func (u *Undo) IsLooking() bool {
 	return true
 }
 
+// Settle tells the server how the files are, and then calls on the loop.
+func (u *Undo) Settle(then func()) {
+	if u.store == nil {
+		then()
+		return
+	}
+	go func() {
+		info := u.store.Info()
+		u.loop.Post(func() {
+			u.info = info
+			u.Tell(false)
+			then()
+		})
+	}()
+}
+
 // Begin notes that a run or a program begins.
 func (u *Undo) Begin(run string) {
 	if u.store != nil {

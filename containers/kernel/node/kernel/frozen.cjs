@@ -1,7 +1,7 @@
 'use strict';
 /* Variables that outlive their kernel: freeze writes them to a file, wake reads them from one. */
 
-const { mkdirSync } = require('node:fs');
+const { mkdirSync, readlinkSync } = require('node:fs');
 const pathApi = require('node:path');
 const { getHeapStatistics } = require('node:v8');
 const { Freezer, Lost } = require('./freezer.cjs');
@@ -17,6 +17,7 @@ const { cutText } = require('../common/text.cjs');
 const SIZES_MS = 100;
 const MOST_LOST = 50; // that are told of, as of a file's variables
 const MOST_LARGEST = 5;
+const NEW = 'new'; // the digest where code has set nothing
 
 const { chdir, cpuUsage, cwd } = process;
 
@@ -24,6 +25,7 @@ const { chdir, cpuUsage, cwd } = process;
 class Frozen {
   #kernel; // {post, importer, variables, workDir, heapLimit, constants}
   #environment = { ...process.env };
+  #folder = null; // the name of the current one behind the last run
 
   /** kernel's constants(names) adds names to those that code may not assign to, and returns all of them. */
   constructor(kernel) {
@@ -64,21 +66,35 @@ class Frozen {
    */
   freeze({ path, limit_bytes: limit, seconds, quick = false }) {
     let writer = null;
+    this.#folder = folder();
     try {
       const file = pathApi.resolve(this.#kernel.workDir, path);
       mkdirSync(pathApi.dirname(file), { recursive: true });
       const all = quick ? this.#ifSmall(limit, seconds) : smallestFirst(this.#kernel.variables.list());
       writer = new FrozenWriter(file, limit);
-      writer.chunk({ environment: this.#environmentChanges(), folder: folder(), names: all.map(({ name }) => name), at_ms: Date.now() });
+      const around = { environment: this.#environmentChanges(), folder: this.#folder, names: all.map(({ name }) => name) };
+      writer.chunk({ ...around, at_ms: Date.now() }, [], around);
       const { kept, lost } = this.#freezeVariables(writer, seconds, all, quick);
       if (kept === 0 && lost.length > 0) throw new Error(`nothing could be kept: ${lost[0].name} is ${lost[0].why}`);
       const told = report(kept, lost);
       writer.finish(told, !quick);
-      return { ...told, bytes: writer.size };
+      const isNew = all.length === 0 && around.environment.length === 0 && this.#folder === this.#kernel.workDir;
+      return { ...told, bytes: writer.size, digest: isNew ? NEW : writer.digest() };
     } catch (error) {
       return { ...report(0, []), bytes: 0, why: failure(error) };
     } finally {
       writer?.close();
+    }
+  }
+
+  /** enter enters the current folder by its name, where another one may be by now, and tells why not. */
+  enter() {
+    try {
+      chdir(this.#folder ?? this.#kernel.workDir);
+      return { why: '' };
+    } catch {
+      chdir(this.#kernel.workDir);
+      return { why: `${this.#folder} is gone, and this is ${cwd()} now` };
     }
   }
 
@@ -119,7 +135,7 @@ class Frozen {
   }
 
   /** wake declares the variables of such a file, and returns a report. */
-  async wake({ path, seconds }) {
+  async wake({ path, seconds, enters = false }) {
     const until = performance.now() + seconds * 1000;
     const { importer, variables, workDir, constants } = this.#kernel;
     let file = null;
@@ -131,7 +147,8 @@ class Frozen {
       const last = chunks.at(-1)?.[0];
       const { lost, lost_total: total } = Array.isArray(last?.lost) ? last : { lost: [], lost_total: 0 };
       const waker = new Waker(chunks, variables, importer, until);
-      const moved = restore(around);
+      this.#folder = around.folder;
+      const moved = restore(around).filter(() => !enters); // else the folder may come with the files
       const woken = await waker.wake();
       constants(woken.filter(({ isConstant }) => isConstant === true).map(({ name }) => name));
       const isTold = new Set([...woken, ...waker.lost, ...lost].map(({ name }) => name));
@@ -192,9 +209,9 @@ function timeLimit(seconds, quick) {
 
 function folder() {
   try {
-    return cwd();
+    return readlinkSync('/proc/self/cwd').replace(/ \(deleted\)$/, '');
   } catch {
-    return null; // it was removed
+    return cwd();
   }
 }
 

@@ -5,6 +5,7 @@
  * name.
  */
 
+const { createHash } = require('node:crypto');
 const fs = require('node:fs');
 const v8 = require('node:v8');
 
@@ -17,6 +18,7 @@ const PART = 64 << 20; // a call reads no more than 2 GiB
 class FrozenWriter {
   #fd;
   #path;
+  #hash = createHash('sha256');
   size = 0;
 
   constructor(path, limit) {
@@ -27,8 +29,8 @@ class FrozenWriter {
     this.#write(Buffer.from(MAGIC));
   }
 
-  /** chunk writes values and buffers, or returns false where the file would become too large. */
-  chunk(values, blobs = []) {
+  /** chunk writes values and buffers, or returns false where the file would become too large. The digest has them, or what counts instead. */
+  chunk(values, blobs = [], counts = undefined) {
     const bytes = v8.serialize([values, blobs.map(({ byteLength }) => byteLength)]);
     const head = Buffer.alloc(HEAD);
     const parts = [head, bytes, ...blobs.map((blob) => new Uint8Array(blob))];
@@ -36,12 +38,18 @@ class FrozenWriter {
     head.writeDoubleBE(parts.reduce((sum, { length }) => sum + length, -HEAD - bytes.length), 8);
     if (parts.reduce((sum, { length }) => sum + length, this.size) > this.limit) return false;
     parts.forEach((part) => this.#write(part));
+    for (const part of counts === undefined ? parts : [v8.serialize(counts)]) this.#hash.update(part);
     return true;
   }
 
   #write(bytes) {
     writeFileSync(this.#fd, bytes);
     this.size += bytes.length;
+  }
+
+  /** digest is that of all that was written, once. */
+  digest() {
+    return this.#hash.digest('hex');
   }
 
   /** finish writes the last chunk, which fits, and all to the disk if it is to outlive the machine. */

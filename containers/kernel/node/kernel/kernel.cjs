@@ -123,6 +123,7 @@ class Kernel {
     else if (frame.type === 'pipes') this.#replacePipes(frame);
     else if (frame.type === 'freeze') this.send({ type: 'frozen', ...this.#frozen.freeze(frame) });
     else if (frame.type === 'wake') this.#wake(frame);
+    else if (frame.type === 'enter') this.send({ type: 'entered', ...this.#frozen.enter() });
     else if (frame.type === 'describe') this.send({ type: 'described', ...this.#frozen.describe(frame) });
   }
 

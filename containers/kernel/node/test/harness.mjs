@@ -19,7 +19,7 @@ export const PATIENT = 20_000 * slowness;
 
 export const defaults = {
   type: 'init',
-  protocol: 3,
+  protocol: 4,
   env: {},
   preload: {},
   warm: [],

@@ -1,6 +1,7 @@
 """The state beside variables: the environment, settings of libraries, random states. What code has changed of it is kept."""
 
 import functools
+import os
 import sys
 import time
 
@@ -15,9 +16,17 @@ class Around:
     def __init__(self, import_hook):
         self.import_hook = import_hook
         self.first = {}
+        self.folder = ""  # the name of the current one, behind the last run
+        self.enters = False  # the kernel is told to enter it once the files are there
         self.pending = {}  # changes of the kernel before, to modules that are not imported yet
         for name, (_, module, _, _) in STATES.items():
             import_hook.add(module, functools.partial(self._note, name))
+
+    def note_folder(self):
+        try:
+            self.folder = os.readlink("/proc/self/cwd").removesuffix(" (deleted)")
+        except OSError:
+            pass
 
     def look(self):
         """Is called before each run; the first time counts."""
@@ -90,6 +99,15 @@ def _set_path(_, sys, entries):
     for at, entry in entries:
         if entry not in sys.path:
             sys.path.insert(at, entry)
+
+
+def _set_folder(around, os, folder):
+    around.folder = folder
+    try:
+        os.chdir(folder)
+    except OSError:
+        if not around.enters:
+            raise
 
 
 def _filters(warnings):
@@ -216,7 +234,7 @@ def _set_bokeh(_, io, options):
 STATES = {  # what people call it, its module, a function that returns it, and one that makes changes again. Of a mapping the changed items are kept
     "environ": ("os.environ", "os", lambda os: dict(os.environ), _set_environ),
     "path": ("sys.path", "sys", lambda sys: sys.path[:], _set_path),
-    "folder": ("the current folder", "os", lambda os: os.getcwd(), lambda _, os, folder: os.chdir(folder)),
+    "folder": ("the current folder", "os", lambda os: os.getcwd(), _set_folder),
     "random": ("the state of random", "random", lambda random: random.getstate(), lambda _, random, state: random.setstate(state)),
     "numpy": ("the state of numpy.random", "numpy.random", lambda random: random.get_state(), lambda _, random, state: random.set_state(state)),
     "warnings": ("the filters of warnings", "warnings", _filters, _set_filters),
