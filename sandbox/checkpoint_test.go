@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func pinning(p peer) {
 			for _, one := range all {
 				if one["name"] == m.Name {
 					answer["checkpoint"], answer["error"] = one, ""
-					answer["files"] = map[string]any{"restored": 1}
+					answer["files"], answer["went"] = map[string]any{"restored": 1}, slices.Collect(maps.Keys(m.Languages))
 				}
 			}
 			p.say(answer)
@@ -77,12 +78,12 @@ func TestCheckpointsMarkRuns(t *testing.T) {
 		r, err := m.Restore(t.Context(), way, func() {})
 		must.OK(t, err)
 		should.Equal(t, linesOf(r.Undone), undone, "undone")
-		marks, variables, files := runs.UndoneMarks(config.StateDir, "mine"), "", ""
+		now, variables, files := runs.Marks(config.StateDir, "mine").Now(), "", ""
 		for _, code := range []string{"a", "b", "c", "d", "e", "f"} {
-			if marks[ids[code]] {
+			if now.Variables[ids[code]] {
 				variables += code
 			}
-			if marks[runs.FilesOf+ids[code]] {
+			if now.Files[ids[code]] {
 				files += code
 			}
 		}

@@ -189,6 +189,8 @@ type heard struct {
 	Run      string `json:"run"`
 	Name     string `json:"name"`
 	Copy     bool   `json:"copy"`
+
+	Languages map[string]string `json:"languages"`
 }
 
 // hear returns the server's next message of a type; false when there is none any more.

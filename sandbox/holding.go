@@ -70,6 +70,7 @@ func (m *Manager) Holding(ctx context.Context, id string) *Holding {
 		h.name = s.id
 	}
 	var did []protocol.Did
+	var gone []string
 	for _, c := range s.containers() {
 		for _, l := range c.Describe(ctx) {
 			if s.interpreters[Language(l.Language)] != nil {
@@ -77,13 +78,13 @@ func (m *Manager) Holding(ctx context.Context, id string) *Holding {
 			}
 		}
 		if v := c.Versions(); v != nil {
-			did = v.Did
+			did, gone = v.Did, v.Gone
 			if n := len(v.Checkpoints); n > 0 {
 				h.Checkpoint = v.Checkpoints[n-1].Name
 			}
 		}
 	}
-	h.Files = filesMade(did, runs.UndoneMarks(s.config.StateDir, s.id))
+	h.Files = filesMade(did, runs.Marks(s.config.StateDir, s.id).Now().Files, gone)
 	return h
 }
 
@@ -111,11 +112,14 @@ func names(list []string) (clean []string) {
 	return clean
 }
 
-// filesMade lists the files of runs that were not removed or undone since, the newest first.
-func filesMade(did []protocol.Did, undone map[string]bool) (files []string) {
+// filesMade lists the files of runs that are there, and were not undone since, the newest first.
+func filesMade(did []protocol.Did, undone map[string]bool, gone []string) (files []string) {
 	seen := make(map[string]bool)
+	for _, path := range gone {
+		seen[path] = true
+	}
 	for _, d := range slices.Backward(did) {
-		if slices.ContainsFunc(d.Runs, func(run string) bool { return undone[runs.FilesOf+run] }) {
+		if slices.ContainsFunc(d.Runs, func(run string) bool { return undone[run] }) {
 			continue
 		}
 		for _, t := range d.Paths {

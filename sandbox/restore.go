@@ -7,11 +7,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -31,8 +34,9 @@ type Restoration struct {
 	// Parts were restored; Asked were requested.
 	Parts Parts
 	Asked Parts
-	// Stay says why the variables stay as they are, although they were asked for.
-	Stay string
+	// Went are the languages whose variables went back, Stays those whose did not, and Stay says why, also where none would.
+	Went, Stays []Language
+	Stay        string
 	// Lost are the variables that could not be brought back, at most 50 of LostTotal.
 	Lost      []NotRestored
 	LostTotal int
@@ -59,73 +63,319 @@ type WayBack struct {
 	Parts      Parts
 }
 
-// Restore restores a session's variables and files, or its variables to a run's copy. What cannot go back after a run of that kind
-// stays. It waits for the kernel's turn, and calls queued once it is in the queue. It starts a container for files alone.
+// target is what a session goes back to: the beginnings of runs, a run's copy, or a checkpoint.
+type target struct {
+	name      string              // of the checkpoint
+	run       *HistoryEntry       // nil: it is a checkpoint
+	languages map[Language]string // whose variables go back, and before which run, or to which run's copy
+	files     bool
+	kept      bool // the checkpoint is made
+}
+
+func (t *target) isCopy() bool { return t.run != nil && t.run.Copy && t.run.Undone }
+
+// what names it in a sentence.
+func (t *target) what() string {
+	switch {
+	case t.run == nil:
+		return "to checkpoint " + strconv.Quote(t.name)
+	case t.isCopy():
+		return "to the copy " + t.run.Info().String()
+	}
+	return "before " + t.run.Info().String()
+}
+
+// Restore restores a session's variables and files, or its variables to a run's copy, by one message to its container: all that can go
+// back, or nothing. It waits for the kernels' turns, and finds what it goes back to in them; it calls queued once it is in the queues. It
+// starts a container for files alone.
 func (m *Manager) Restore(ctx context.Context, to WayBack, queued func()) (*Restoration, error) {
+	var err error
 	if to.Checkpoint != "" {
-		return m.restoreCheckpoint(ctx, to, queued)
+		if to.Checkpoint, err = m.checkpointName(to.Checkpoint); err != nil {
+			return nil, err
+		}
 	}
 	s, entry, err := m.sessionOf(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	others := map[Language]*HistoryEntry{}
-	if entry == nil {
-		if entry, others, err = s.lastChanges(max(to.Steps, 1)); err != nil {
+	if to.Parts == (Parts{}) {
+		return nil, errNoParts()
+	}
+	if entry != nil {
+		if _, err := m.targetOf(entry, to.Parts); err != nil {
 			return nil, err
 		}
 	}
-	parts, err := m.partsOf(entry, to.Parts)
+	languages, i := s.languages(), s.keeper()
+	if entry != nil && s.interpreters[entry.Language] != nil && !strings.HasPrefix(entry.RunID, runs.RestorePrefix) {
+		i = s.interpreters[entry.Language]
+		if !to.Parts.Files {
+			languages = []Language{entry.Language}
+		}
+	}
+	leave, err := s.takeTurns(ctx, queued, languages)
 	if err != nil {
 		return nil, err
 	}
+	defer leave()
+	t := &target{name: to.Checkpoint, files: to.Parts.Files, languages: map[Language]string{}}
+	switch {
+	case to.Checkpoint != "":
+		for _, l := range s.languages() {
+			if to.Parts.Variables {
+				t.languages[l] = ""
+			}
+		}
+	case entry != nil:
+		t, err = m.targetOf(entry, to.Parts)
+	default:
+		if err = s.settle(ctx, i, to.Parts.Files && m.conf().UndoBytes > 0); err == nil {
+			t, err = s.lastChanges(max(to.Steps, 1), to.Parts)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if r := s.interpreters[t.first()]; !t.files && r != nil {
+		i = r
+	}
+	return s.goBack(ctx, i, t, to.Parts)
+}
+
+// first is the language of the run that it goes back before, or one whose variables go back.
+func (t *target) first() Language {
+	if t.run != nil {
+		if _, back := t.languages[t.run.Language]; back {
+			return t.run.Language
+		}
+	}
+	for l := range t.languages {
+		return l
+	}
+	return ""
+}
+
+// takeTurns takes the next turns of kernels, of all at once, and waits for them.
+func (s *session) takeTurns(ctx context.Context, queued func(), languages []Language) (leave func(), err error) {
 	if err := s.uses.Enter(); err != nil {
 		return nil, err
 	}
-	defer s.uses.Leave()
-	r, err := s.goBack(ctx, entry, parts, to.Parts, queued)
-	if err != nil || !to.Parts.Variables {
-		return r, err
+	var turns []link.Turn
+	s.turning.Lock()
+	for _, l := range languages {
+		turns = append(turns, s.interpreters[l].Enqueue())
 	}
-	for language, first := range others {
-		other, err := s.goBack(ctx, first, Parts{Variables: true}, Parts{Variables: true}, func() {})
-		if err != nil {
-			r.Stay = strings.TrimPrefix(r.Stay+"; "+string(language)+": "+fault.From(err).Message, "; ")
-			continue
+	s.turning.Unlock()
+	leave = func() {
+		for _, turn := range turns {
+			turn.Leave()
 		}
-		r.Lost, r.LostTotal = append(r.Lost, other.Lost...), r.LostTotal+other.LostTotal
-		for _, run := range other.Undone {
-			if !slices.ContainsFunc(r.Undone, func(u *RunInfo) bool { return u.RunID == run.RunID }) {
-				r.Undone = append(r.Undone, run)
-			}
+		s.uses.Leave()
+	}
+	queued()
+	until := time.Now().Add(link.RestoreTime)
+	for n, l := range languages {
+		if err := s.interpreters[l].AwaitTurn(ctx, turns[n], time.Until(until)); err != nil {
+			leave()
+			return nil, err
 		}
 	}
-	return r, nil
+	return leave, nil
 }
 
-// goBack restores by the kernel of a run.
-func (s *session) goBack(ctx context.Context, entry *HistoryEntry, parts, asked Parts, queued func()) (*Restoration, error) {
-	i := s.interpreters[entry.Language]
-	if i == nil {
-		return nil, runs.ErrNoWayBack("There is no %s here.", entry.Language)
+// languages are those of the session's containers.
+func (s *session) languages() (list []Language) {
+	for _, l := range kernel.Languages {
+		if s.interpreters[l.Language] != nil {
+			list = append(list, l.Language)
+		}
 	}
-	turn := i.Enqueue()
-	defer turn.Leave()
-	queued()
-	answer, err := i.GoBack(ctx, turn, protocol.Request{Run: entry.RunID}, parts)
+	return list
+}
+
+// settle has all told and written that is known of the last runs.
+func (s *session) settle(ctx context.Context, i *link.Interpreter, anyhow bool) error {
+	_, err := i.GoBack(ctx, protocol.Request{Type: "settle"}, anyhow)
+	for _, l := range s.links {
+		if other := l.Interpreters[l.Name()]; err == nil && l != i.Link && l.Live() != nil {
+			_, err = other.GoBack(ctx, protocol.Request{Type: "settle"}, false)
+		}
+	}
+	s.uses.History.Flush()
+	return err
+}
+
+// goBack asks the container with the files, and then others for their languages.
+func (s *session) goBack(ctx context.Context, i *link.Interpreter, t *target, asked Parts) (*Restoration, error) {
+	request := func(l *link.Link, files bool) protocol.Request {
+		m := protocol.Request{Name: t.name, Files: files, Languages: map[string]string{}}
+		if t.run != nil && files {
+			m.Run = t.run.RunID
+		}
+		for _, language := range l.Languages {
+			if run, back := t.languages[language]; back {
+				m.Languages[string(language)] = run
+			}
+		}
+		return m
+	}
+	answer, err := i.GoBack(ctx, request(i.Link, t.files), t.files || t.name != "")
+	if err == nil {
+		err = s.errRestored(i, t, answer)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if answer.Files != nil && answer.Files.Error != "" {
-		return nil, s.errFilesStay(i, entry, answer.Files)
+	for _, l := range s.links {
+		other, m := l.Interpreters[l.Name()], request(l, false)
+		if l == i.Link || len(m.Languages) == 0 || t.name != "" {
+			continue
+		}
+		more, err := other.GoBack(ctx, m, false)
+		if err != nil {
+			more.Error = fault.From(err).Message
+		}
+		if more.Error != "" {
+			more.Stay = []protocol.Lost{{Name: string(l.Name()), Why: more.Error}}
+		}
+		answer.Went, answer.Stay = append(answer.Went, more.Went...), append(answer.Stay, more.Stay...)
+		answer.Lost, answer.LostTotal = append(answer.Lost, more.Lost...), answer.LostTotal+max(more.LostTotal, len(more.Lost))
 	}
-	parts.Variables = parts.Variables && answer.Stay == ""
-	r, err := s.restored(entry, answer, parts)
-	if err == nil {
-		r.Parts, r.Asked, r.Files = parts, asked, i.RestoredFiles(answer)
-		r.Stay, r.Lost, r.LostTotal = answer.Stay, i.NotRestored(answer.Lost), max(answer.LostTotal, len(answer.Lost))
+	r := s.restoration(i, t, answer, asked)
+	return r, s.noteUndone(r, t, answer)
+}
+
+// restoration describes what went back.
+func (s *session) restoration(i *link.Interpreter, t *target, answer protocol.Restored, asked Parts) *Restoration {
+	r := &Restoration{
+		SessionID: s.id, Copy: t.isCopy(), Asked: asked, Parts: Parts{Variables: len(answer.Went) > 0, Files: t.files}, Went: i.Went(answer), Files: i.RestoredFiles(answer),
+		Lost: i.NotRestored(answer.Lost), LostTotal: max(answer.LostTotal, len(answer.Lost)), Checkpoints: i.Checkpoints(answer.Checkpoints), Dropped: i.Dropped(answer.Dropped),
 	}
-	return r, err
+	if answer.Checkpoint != nil {
+		r.Checkpoint = &i.Checkpoints([]protocol.Checkpoint{*answer.Checkpoint})[0]
+	}
+	var why []string
+	for _, l := range answer.Stay {
+		if language := Language(l.Name); s.interpreters[language] != nil {
+			r.Stays = append(r.Stays, language)
+			why = append(why, language.Info().Title+": "+text.Safe(l.Why, runs.MaxName))
+		}
+	}
+	r.Stay = i.Config.Mask.Mask(strings.Join(why, "; "))
+	if t.run != nil && len(t.languages) == 0 && asked.Variables && r.Stay == "" {
+		r.Stay = "the run did not change them"
+		if strings.HasPrefix(t.run.RunID, runs.RestorePrefix) {
+			r.Stay = "of a restore only the files can be undone"
+		}
+	}
+	return r
+}
+
+// errRestored says why nothing has changed; nil: it has.
+func (s *session) errRestored(i *link.Interpreter, t *target, answer protocol.Restored) error {
+	alone := "files: false brings back the variables alone."
+	switch files := answer.Files; {
+	case files != nil && files.Error != "" && t.kept:
+		return s.errFiles(i, files, "There is no new checkpoint "+strconv.Quote(t.name), "")
+	case files != nil && files.Error != "":
+		if files.Code == "unknown" {
+			alone = s.waysBack("The files can go back") + " " + alone
+		}
+		return s.errFiles(i, files, "Nothing has gone back "+t.what(), alone)
+	case t.name != "" && answer.Checkpoint == nil:
+		return fault.New(fault.InvalidArgument, namesOf(i.Checkpoints(answer.Checkpoints)), "There is no checkpoint %q in session %s.", t.name, s.id)
+	case answer.Error == "":
+		return nil
+	}
+	_, known, _ := s.runsSince("", slices.Concat(answer.Runs, answer.Copies))
+	before, copies := runs.InfosOf(answer.Runs, known), runs.InfosOf(answer.Copies, known)
+	hint := "There is nothing to go back to. A run is followed by a copy unless the reason says what stands against that; " +
+		"fresh: true leaves the variables alone."
+	if len(before)+len(copies) > 0 {
+		var list []string
+		for _, run := range before {
+			list = append(list, "before "+run.String())
+		}
+		for _, run := range copies {
+			list = append(list, "to the copy "+run.String())
+		}
+		hint = "They can go back " + strings.Join(list, "; ") + "."
+	}
+	if t.files || t.name != "" {
+		hint = strings.TrimSpace(hint + " variables: false brings back the files alone.")
+	}
+	return fault.New(fault.InvalidArgument, hint, "The variables cannot go back %s: %s.", t.what(), strings.TrimRight(answer.Error, ".")).
+		With("before", idsOf(before)).With("copies", idsOf(copies))
+}
+
+// noteUndone notes which runs were undone, and which are not any more, and describes the first.
+func (s *session) noteUndone(r *Restoration, t *target, answer protocol.Restored) error {
+	first := ""
+	if t.run != nil && !strings.HasPrefix(t.run.RunID, runs.RestorePrefix) {
+		first = t.run.RunID
+	}
+	list, known, err := s.runsSince(first, slices.Concat(answer.Runs, answer.Copies))
+	if err == nil && first == "" {
+		list, err = s.lastRuns(mostUndone)
+	}
+	if err != nil {
+		return err
+	}
+	r.Before, r.Copies = runs.InfosOf(answer.Runs, known), runs.InfosOf(answer.Copies, known)
+	marks := runs.Marks(s.config.StateDir, s.id)
+	now, then, after, isState := marks.Now(), history.Undone{}, "", t.run == nil
+	if t.run == nil {
+		then, after = marks.Behind(t.name), answer.Checkpoint.After
+	} else {
+		r.Run = t.run.Info()
+		if first == "" {
+			then, after, isState = marks.Before(t.run.RunID)
+		}
+	}
+	one := history.Mark{By: answer.ID, Variables: map[string]bool{}, Files: map[string]bool{}}
+	isLater := isState && !slices.ContainsFunc(list, func(e *HistoryEntry) bool { return e.RunID == after })
+	later := map[Language]bool{} // whose variables lack what follows
+	for _, e := range list {
+		id, variables := e.RunID, e.Undone
+		isLater = isLater || first != "" && id == first
+		later[e.Language] = later[e.Language] || t.languages[e.Language] == id
+		files := isLater || now.Files[id]
+		switch isOwn := r.Copy && id == first; {
+		case isState:
+			variables, files = isLater || then.Run(&history.Begin{RunID: id, Copy: e.Copy}), isLater || then.Files[id]
+		case isOwn:
+			variables = false
+		case later[e.Language]:
+			variables = true
+		}
+		isNews := false
+		if slices.Contains(r.Went, e.Language) && !e.Fresh && variables != e.Undone {
+			one.Variables[id], isNews = variables, variables
+		}
+		if r.Parts.Files && files != now.Files[id] {
+			one.Files[id], isNews = files, isNews || files
+		}
+		if isNews {
+			r.Undone = append(r.Undone, e.Info())
+			r.noteChanged(e)
+		}
+		isLater, one.After = isLater || isState && id == after, id
+	}
+	s.uses.Mark(one)
+	return nil
+}
+
+// noteChanged lists the files of an undone run, if they stay.
+func (r *Restoration) noteChanged(e *HistoryEntry) {
+	if e.Result == nil || r.Parts.Files {
+		return
+	}
+	for _, a := range e.Result.Artifacts {
+		if !slices.Contains(r.Changed, a.Path) {
+			r.Changed = append(r.Changed, a.Path)
+		}
+	}
 }
 
 // sessionOf finds the session of a run, and the run, if one is named. A given session must be that one.
@@ -164,77 +414,6 @@ func (m *Manager) sessionOf(ctx context.Context, to WayBack) (*session, *History
 	return s, entry, err
 }
 
-// restored describes which runs were undone, or why nothing changed.
-func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts Parts) (*Restoration, error) {
-	since, known, err := s.runsSince(target.RunID, slices.Concat(answer.Runs, answer.Copies))
-	if err != nil {
-		return nil, err
-	}
-	before, copies := runs.InfosOf(answer.Runs, known), runs.InfosOf(answer.Copies, known)
-	if answer.Error != "" {
-		return nil, errNotRestored(target, answer.Error, before, copies, parts.Files)
-	}
-	if e := known[target.RunID]; e != nil {
-		target = e // it carries the mark
-	}
-	r := &Restoration{SessionID: s.id, Run: target.Info(), Copy: target.Copy && target.Undone, Before: before, Copies: copies}
-	marks := make(map[string]bool)
-	if len(since) > 0 {
-		marks[answer.ID+behind+since[len(since)-1].RunID] = true
-	}
-	if parts.Files && strings.HasPrefix(target.RunID, runs.RestorePrefix) {
-		since = s.sinceRestore(target.RunID, since, answer.ID, marks)
-	}
-	if r.Copy {
-		marks[target.RunID] = false
-	}
-	for _, e := range since {
-		hasVariables := parts.Variables && !e.Undone && !e.Fresh && e.Language == target.Language
-		if r.Copy && e.RunID == target.RunID || !hasVariables && !parts.Files || e.Undone && e.RunID != target.RunID && !e.Copy {
-			continue
-		}
-		if hasVariables {
-			marks[e.RunID] = true
-		}
-		if parts.Files {
-			marks[runs.FilesOf+e.RunID] = true
-			marks[answer.ID+undid+e.RunID] = true
-		}
-		r.Undone = append(r.Undone, e.Info())
-		if e.Result == nil || parts.Files {
-			continue
-		}
-		for _, a := range e.Result.Artifacts {
-			if !slices.Contains(r.Changed, a.Path) {
-				r.Changed = append(r.Changed, a.Path)
-			}
-		}
-	}
-	s.uses.Mark(marks)
-	return r, nil
-}
-
-// A restore of files has marks of its own: of the last run before it, and of the runs whose files it took back or, where it undid such a
-// restore, brought back.
-const (
-	behind = " is behind "
-	undid  = " undid "
-)
-
-// sinceRestore returns those of a session's runs that are behind an earlier restore of files, and adds the marks of the one that undoes it.
-func (s *session) sinceRestore(id string, all []*HistoryEntry, by string, marks map[string]bool) []*HistoryEntry {
-	var since []*HistoryEntry
-	for mark, value := range runs.UndoneMarks(s.config.StateDir, s.id) {
-		if run, is := strings.CutPrefix(mark, id+undid); is {
-			marks[runs.FilesOf+run], marks[by+undid+run] = !value, !value
-		}
-		if run, is := strings.CutPrefix(mark, id+behind); is {
-			since = all[1+slices.IndexFunc(all, func(e *HistoryEntry) bool { return e.RunID == run }):]
-		}
-	}
-	return since
-}
-
 // mostUndone bounds the runs among which those that changed something are looked for.
 const mostUndone = 400
 
@@ -249,50 +428,43 @@ func (s *session) lastRuns(most int) ([]*HistoryEntry, error) {
 		return nil, err
 	}
 	last, _, err := s.runsSince("", order[max(0, len(order)-most):])
-	did := runs.FilesOfRuns(s.config.StateDir, s.id)
+	did := runs.DidOf(s.config.StateDir, s.id)
 	for _, e := range last {
-		if files, known := did[e.RunID]; known {
-			e.Files = &files
-		}
+		e.Files, e.Looked = did[e.RunID].Files, did[e.RunID].Looked
 	}
 	return last[max(0, len(last)-most):], err
 }
 
-// lastChanges returns the run that began so many changes ago, and the first one since of each language whose variables go back besides.
-func (s *session) lastChanges(steps int) (entry *HistoryEntry, others map[Language]*HistoryEntry, err error) {
+// lastChanges is the way back before so many of the last runs that changed something: before the first of these in each language. In doubt
+// a run did.
+func (s *session) lastChanges(steps int, parts Parts) (*target, error) {
 	last, err := s.lastRuns(mostUndone)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	others, has := make(map[Language]*HistoryEntry), 0
-	marks := runs.UndoneMarks(s.config.StateDir, s.id)
+	t, has := &target{files: parts.Files && s.config.UndoBytes > 0, languages: make(map[Language]string)}, 0
+	now := runs.Marks(s.config.StateDir, s.id).Now()
 	for _, e := range slices.Backward(last) {
-		keeps := !e.Fresh && !e.Copy
-		changed := keeps && !runs.OnlyLooks(e.Language, e.Code)
-		switch {
-		case e.Copy:
-		case e.Files != nil:
-			changed = changed || e.Files.Added+e.Files.Changed+e.Files.Removed > 0
-		default: // it is not known yet
-			changed = changed || s.config.UndoBytes > 0
-		}
-		if e.Undone || !changed || e.Error != nil || !e.Over() && s.uses.Find(e.RunID) != nil {
+		if e.Undone && !now.Died[e.RunID] || e.Error != nil || !e.Over() && s.uses.Find(e.RunID) != nil {
 			continue
 		}
-		if keeps {
-			others[e.Language] = e
+		variables, files := !e.Undone && !e.Fresh && !e.Looked, s.config.UndoBytes > 0 // it may have changed some
+		if e.Files != nil {
+			files = e.Files.Added+e.Files.Changed+e.Files.Removed > 0
 		}
-		if marks[runs.FilesOf+e.RunID] { // these alone have gone back, and the variables do with those of a run before
+		if variables && parts.Variables {
+			t.languages[e.Language] = e.RunID
+		}
+		// A run whose files alone have gone back is none: its variables do with those of a run before.
+		if now.Files[e.RunID] || !variables && !files {
 			continue
 		}
 		if has++; has == steps {
-			if keeps {
-				delete(others, e.Language)
-			}
-			return e, others, nil
+			t.run = e
+			return t, nil
 		}
 	}
-	return nil, nil, fault.New(fault.InvalidArgument, s.lastLines(), "Session %s has %d runs to undo, not %d.", s.id, has, steps)
+	return nil, fault.New(fault.InvalidArgument, s.lastLines(), "Session %s has %d runs to undo, not %d.", s.id, has, steps)
 }
 
 // lastLines is a hint that lists the last five runs.
@@ -313,15 +485,13 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 	here := make(map[string]*HistoryEntry) // newer than the written ones
 	var last, order []string
 	passed := false
-	marks := runs.UndoneMarks(s.config.StateDir, s.id)
+	undone := runs.Marks(s.config.StateDir, s.id).Now()
 	for _, run := range s.uses.All() {
 		if run.Options.Unlisted || run.Options.Program {
 			continue
 		}
 		here[run.ID] = run.Entry()
-		if undone, marked := marks[run.ID]; marked {
-			here[run.ID].Undone = undone
-		}
+		here[run.ID].Undone = undone.Run(&history.Begin{RunID: run.ID, Copy: run.Options.Copy})
 		last = append(last, run.ID)
 	}
 	known = maps.Clone(here)
@@ -350,27 +520,6 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 	return since, known, err
 }
 
-// errNotRestored lists the restorable runs instead.
-func errNotRestored(target *HistoryEntry, why string, before, copies []*RunInfo, files bool) *fault.Error {
-	hint := "There is nothing to go back to. A run is followed by a copy unless the reason says what stands against that; " +
-		"fresh: true leaves the variables alone."
-	if len(before)+len(copies) > 0 {
-		var list []string
-		for _, run := range before {
-			list = append(list, "before "+run.String())
-		}
-		for _, run := range copies {
-			list = append(list, "to the copy "+run.String())
-		}
-		hint = "They can go back " + strings.Join(list, "; ") + "."
-	}
-	if files {
-		hint += " variables: false brings back the files alone."
-	}
-	return fault.New(fault.InvalidArgument, hint, "The variables cannot go back before %s: %s.", target.Info(), strings.TrimRight(why, ".")).
-		With("before", idsOf(before)).With("copies", idsOf(copies))
-}
-
 func idsOf(runs []*RunInfo) []string {
 	ids := make([]string, len(runs))
 	for i, run := range runs {
@@ -390,26 +539,25 @@ type FileVersions struct {
 	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
 }
 
-// partsOf returns what a restore can bring back, or why it can bring back nothing.
-func (m *Manager) partsOf(entry *HistoryEntry, asked Parts) (Parts, error) {
+// targetOf is the way back before a run, or to its copy, or why nothing of it can go back.
+func (m *Manager) targetOf(entry *HistoryEntry, asked Parts) (*target, error) {
 	if entry.Program {
-		return asked, runs.ErrNoWayBack("Run %s is a command of a client, and what it changed stays.", entry.RunID)
+		return nil, runs.ErrNoWayBack("Run %s is a command of a client, and what it changed stays.", entry.RunID)
 	}
-	parts, isCopy := asked, entry.Copy && entry.Undone
-	parts.Files = parts.Files && m.conf().UndoBytes > 0 && !isCopy
-	parts.Variables = parts.Variables && !strings.HasPrefix(entry.RunID, runs.RestorePrefix) &&
-		(!entry.Fresh || !parts.Files || isCopy)
+	t := &target{run: entry, languages: make(map[Language]string)}
+	t.files = asked.Files && m.conf().UndoBytes > 0 && !t.isCopy()
+	if asked.Variables && !strings.HasPrefix(entry.RunID, runs.RestorePrefix) && (!entry.Fresh || !t.files || t.isCopy()) {
+		t.languages[entry.Language] = entry.RunID
+	}
 	switch {
-	case parts != Parts{}:
-		return parts, nil
-	case !asked.Variables && !asked.Files:
-		return parts, errNoParts()
-	case asked.Files && isCopy:
-		return parts, fault.New(fault.InvalidArgument, "Let variables be true.", "Run %s worked in a copy of the variables, and its files are the session's.", entry.RunID)
+	case t.files || len(t.languages) > 0:
+		return t, nil
+	case asked.Files && t.isCopy():
+		return nil, fault.New(fault.InvalidArgument, "Let variables be true.", "Run %s worked in a copy of the variables, and its files are the session's.", entry.RunID)
 	case asked.Files:
-		return parts, runs.ErrNoWayBack("Run %s is a restore of files, and this server keeps no versions of them (--undo-limit).", entry.RunID)
+		return nil, runs.ErrNoWayBack("Run %s is a restore of files, and this server keeps no versions of them (--undo-limit).", entry.RunID)
 	}
-	return parts, runs.ErrNoWayBack("Run %s is a restore of files, and left the variables alone.", entry.RunID)
+	return nil, runs.ErrNoWayBack("Run %s is a restore of files, and left the variables alone.", entry.RunID)
 }
 
 // restoreOf finds the session with a restore that can be undone.
@@ -433,15 +581,6 @@ func (m *Manager) restoreOf(id string) (owner string, entry *HistoryEntry) {
 
 func errNoParts() *fault.Error {
 	return fault.New(fault.InvalidArgument, "Leave one of them out, or set it to true.", "With files and variables false nothing is restored.")
-}
-
-// errFilesStay says why nothing went back, because the files cannot.
-func (s *session) errFilesStay(i *link.Interpreter, target *HistoryEntry, files *protocol.RestoredFiles) *fault.Error {
-	alone := "files: false brings back the variables alone."
-	if files.Code == "unknown" {
-		alone = s.waysBack("The files can go back") + " " + alone
-	}
-	return s.errFiles(i, files, "Nothing has gone back before "+target.Info().String(), alone)
 }
 
 // errFiles says why nothing has come of something, as of its files nothing can, and what can be had alone.

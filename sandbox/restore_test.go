@@ -11,13 +11,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // keeping is a script of a supervisor that can go back before each run and to each copy. Runs change the file that their
 // code names. A run "die" is killed without a copy to go back to, and one that is not over yet goes on.
 func keeping(p peer) {
-	var runs, copies []string
+	var runs, copies, looked []string
 	p.ready(nil)
 	for {
 		m, ok := p.next()
@@ -34,22 +35,33 @@ func keeping(p peer) {
 			} else if m.Language == "python" {
 				runs = append(runs, m.ID)
 			}
+			if strings.HasPrefix(m.Code, "print") {
+				looked = append(looked, m.ID)
+			}
 			p.done(m.ID, map[string]any{"artifacts": []map[string]any{{"path": m.Code, "size_bytes": 1}}, "artifacts_total": 1, "copied": m.Copy})
 			p.say(map[string]any{"type": "twins", "runs": runs, "copies": copies, "why": "a thread of the code runs."})
+		case m.Type == "settle":
+			p.say(map[string]any{"type": "twins", "runs": runs, "copies": copies, "why": "a thread of the code runs.", "looked": looked})
+			p.say(map[string]any{"type": "restored", "id": m.ID})
 		case m.Type == "interrupt":
 			p.done(m.ID, map[string]any{"status": "cancelled", "exit_code": 130})
 		case m.Type == "restore":
-			answer := map[string]any{"type": "restored", "language": m.Language, "id": m.ID, "run": m.Run}
-			switch at := slices.Index(runs, m.Run); {
-			case at >= 0:
-				runs = runs[:at]
-			case slices.Contains(copies, m.Run):
-				copies = nil
-			default:
+			answer, went, stay := map[string]any{"type": "restored", "language": m.Language, "id": m.ID}, []string{}, []map[string]any{}
+			for language, run := range m.Languages {
+				switch at := slices.Index(runs, run); {
+				case at >= 0:
+					runs, went = runs[:at], append(went, language)
+				case slices.Contains(copies, run):
+					copies, went = nil, append(went, language)
+				default:
+					stay = append(stay, map[string]any{"name": language, "why": "it is too long ago"})
+				}
+			}
+			if answer["went"], answer["stay"] = went, stay; len(went) == 0 {
 				answer["error"] = "it is too long ago"
 			}
 			answer["runs"], answer["copies"] = append([]string{"../x"}, runs...), copies
-			p.say(map[string]any{"type": "restored", "id": "forged", "run": m.Run})
+			p.say(map[string]any{"type": "restored", "id": "forged"})
 			p.say(answer)
 		}
 	}
@@ -152,11 +164,11 @@ func TestVariablesOfARunWithoutItsFilesAreUndone(t *testing.T) {
 	m, _ := newKeeping(t)
 	mustRun(t, m, RunOptions{Code: "a=1", SessionID: "mine"})
 	second := mustRun(t, m, RunOptions{Code: "b=1", SessionID: "mine", Language: JavaScript})
-	m.all()[0].uses.Mark(map[string]bool{runs.FilesOf + second.RunID: true})
+	m.all()[0].uses.Mark(history.Mark{Files: map[string]bool{second.RunID: true}})
 	r, err := m.Restore(t.Context(), WayBack{SessionID: "mine", Parts: Parts{Variables: true}}, func() {})
 	must.OK(t, err)
 	should.Equal(t, r.Run.FirstLine, "a=1", "the run before which it is")
-	should.Contain(t, r.Stay, "javascript: The variables cannot go back", "what stays")
+	should.Equal(t, r.Stay, "JavaScript: it is too long ago", "what stays")
 }
 
 func TestRestoreGoesToACopy(t *testing.T) {
@@ -273,8 +285,8 @@ func TestWhatCanBeGoneBackToIsTold(t *testing.T) {
 	wantNote(t, mustRun(t, m, RunOptions{Code: "die", SessionID: "mine"}), why)
 	back := mustRun(t, m, RunOptions{Code: "fall back", SessionID: "mine"})
 	wantNote(t, back, "No newer copy of them was kept: "+why)
-	marks := runs.UndoneMarks(config.StateDir, "mine")
-	should.Hold(t, marks[back.RunID], "the marks are %v", marks)
+	undone := runs.Marks(config.StateDir, "mine").Now()
+	should.Hold(t, undone.Variables[back.RunID] && undone.Died[back.RunID], "undone: %v", undone)
 }
 
 func endOf(t *testing.T, run *Run) *Result {
@@ -317,9 +329,9 @@ func TestARestoreIsUndone(t *testing.T) {
 		r, err := m.Restore(t.Context(), WayBack{SessionID: "mine", RunID: id, Parts: Parts{Files: true}}, func() {})
 		must.OK(t, err)
 		should.Equal(t, linesOf(r.Undone), undone, "runs")
-		marks, found := runs.UndoneMarks(config.StateDir, "mine"), ""
+		marks, found := runs.Marks(config.StateDir, "mine").Now(), ""
 		for _, code := range []string{"a", "b", "c", "d"} {
-			if marks[runs.FilesOf+ids[code]] {
+			if marks.Files[ids[code]] {
 				found += code
 			}
 		}
@@ -332,6 +344,7 @@ func TestARestoreIsUndone(t *testing.T) {
 	first := back(ids["b"], "b c", "bc")
 	second := back(first, "", "")
 	run("d")
-	third := back(second, "d", "bcd")
+	third := back(second, "b c d", "bcd")
 	back(third, "", "")
+	back(first, "d", "d") // again, whatever came since
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
@@ -35,6 +36,7 @@ type session struct {
 	links  []*link.Link
 	files  *link.Files
 
+	turning      sync.Mutex                     // held while a restore takes its turns of all kernels
 	programs     chan struct{}                  // holds a token for each
 	interpreters map[Language]*link.Interpreter // of all links
 }

@@ -88,9 +88,18 @@ func (d *Deps) restoreSession() tool {
 			if err != nil {
 				return nil, err
 			}
-			return d.renderer().Fit(ctx, max(len(r.Undone), len(r.Changed), len(r.Lost)), func(most int) *render.Answer { return renderRestored(r, most) }), nil
+			return d.renderer().Fit(ctx, longest(r), func(most int) *render.Answer { return renderRestored(r, most) }), nil
 		},
 	}
+}
+
+// longest is the length of the longest list.
+func longest(r *sandbox.Restoration) int {
+	most := max(len(r.Undone), len(r.Changed), len(r.Lost))
+	if r.Files != nil {
+		most = max(most, len(r.Files.NotRestored))
+	}
+	return most
 }
 
 func (f restoredSession) Meta() any {
@@ -120,8 +129,7 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 	for _, run := range undone {
 		lines = append(lines, render.OneLine(run.String()))
 	}
-	text := headOf(r) + section("undone, newest last", lines, len(r.Undone)) +
-		section("files that those runs changed, which stay as they are", changed, len(r.Changed))
+	text := headOf(r)
 	var lost []string
 	missing := r.Lost[:min(most, len(r.Lost))]
 	for _, v := range missing {
@@ -139,6 +147,8 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 		}
 		text += section(differ, left, f.NotRestoredTotal)
 	}
+	text += section("undone, newest last", lines, len(r.Undone)) +
+		section("files that those runs changed, which stay as they are", changed, len(r.Changed))
 	to := ""
 	if r.Run != nil {
 		to = r.Run.RunID
@@ -150,17 +160,22 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 	})
 }
 
-// headOf describes the restored and the unchanged parts.
+// variablesOf names the variables of languages; of several, or where others' stay, each.
+func variablesOf(languages []sandbox.Language, each bool) string {
+	if len(languages) < 2 && !each {
+		return "variables"
+	}
+	var titles []string
+	for _, l := range languages {
+		titles = append(titles, l.Info().Title)
+	}
+	return "variables of " + text.Series(titles, "and")
+}
+
+// headOf describes the restored and the unchanged parts: first what it went back to, then what did not go back.
 func headOf(r *sandbox.Restoration) string {
-	var what []string
-	if r.Parts.Variables {
-		what = append(what, "variables")
-	}
-	if r.Parts.Files {
-		what = append(what, "files")
-	}
 	if r.Kept {
-		what = []string{"files"}
+		what := []string{"files"}
 		for _, l := range r.Checkpoint.Languages {
 			what = append(what, "variables of "+sandbox.Language(l).Info().Title)
 		}
@@ -170,30 +185,41 @@ func headOf(r *sandbox.Restoration) string {
 		}
 		return said
 	}
-	as := "before"
-	if r.Copy {
-		as = "in the copy"
+	var what []string
+	if r.Parts.Variables {
+		what = append(what, variablesOf(r.Went, len(r.Stays) > 0))
 	}
-	text := strings.Join(what, " and ") + " of session " + r.SessionID + " are as "
-	if r.Checkpoint != nil {
-		text += fmt.Sprintf("at checkpoint %q", r.Checkpoint.Name) + listed(r.Checkpoints)
-	} else {
-		text += as + " " + render.OneLine(r.Run.String())
+	if r.Parts.Files {
+		what = append(what, "files")
 	}
-	if f := r.Files; f != nil {
-		text += fmt.Sprintf("\n%d files restored, %d removed; restore_session with run_id %s undoes that", f.Restored, f.Removed, f.RestoreID)
+	said := strings.Join(what, " and ") + " of session " + r.SessionID + " are "
+	if len(r.Stays) > 0 {
+		said = strings.TrimSuffix(said, " ") + ", " + variablesOf(r.Stays, len(r.Went) > 0) + " are NOT, "
 	}
 	switch {
-	case r.Stay != "":
-		text += "\nvariables stay as they are: " + render.OneLine(r.Stay)
-	case r.Asked.Variables && !r.Parts.Variables:
-		text += "\nvariables stay as they are: the run did not change them"
-	case r.Copy && r.Asked.Files:
-		text += "\nfiles stay as they are: a copy of the variables works on the session's files"
-	case r.Asked.Files && !r.Parts.Files:
-		text += "\nfiles stay as they are: this server keeps no versions of them"
+	case r.Checkpoint != nil:
+		said += fmt.Sprintf("as at checkpoint %q", r.Checkpoint.Name)
+	case r.Copy:
+		said += "as in the copy " + render.OneLine(r.Run.String())
+	default:
+		said += "as before " + render.OneLine(r.Run.String())
 	}
-	return text
+	if len(r.Stays) > 0 {
+		said += ": " + render.OneLine(r.Stay)
+	}
+	switch {
+	case len(r.Stays) > 0:
+	case r.Stay != "":
+		said += "\nvariables stay as they are: " + render.OneLine(r.Stay)
+	case r.Copy && r.Asked.Files:
+		said += "\nfiles stay as they are: a copy of the variables works on the session's files"
+	case r.Asked.Files && !r.Parts.Files:
+		said += "\nfiles stay as they are: this server keeps no versions of them"
+	}
+	if f := r.Files; f != nil {
+		said += fmt.Sprintf("\n%d files restored, %d removed; restore_session with run_id %s undoes that", f.Restored, f.Removed, f.RestoreID)
+	}
+	return said + listed(r.Checkpoints)
 }
 
 // section is a heading with lines below it, of so many in all; empty if there are none.

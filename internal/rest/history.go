@@ -176,14 +176,14 @@ func (l *runList) read(ctx context.Context, s *Server, session, before string, l
 	}
 	release()
 	*l = known
-	marks, did := runs.UndoneMarks(dir, session), runs.FilesOfRuns(dir, session)
+	undone, did := runs.Marks(dir, session).Now(), runs.DidOf(dir, session)
 	for _, id := range slices.Backward(names) {
 		if run, has := known[id]; has {
-			if undone, marked := marks[id]; marked {
-				run.Undone = undone
+			if is, marked := undone.Variables[id]; marked {
+				run.Undone = is
 			}
-			if f, has := did[id]; has {
-				run.Files, run.FilesUndone = &f, marks[runs.FilesOf+id]
+			if f := did[id].Files; f != nil {
+				run.Files, run.FilesUndone = f, undone.Files[id]
 			}
 			list.Runs = append(list.Runs, run)
 		}

@@ -204,13 +204,13 @@ func TestThePageUndoesARun(t *testing.T) {
 		for _, part := range []string{"<b>f.txt is removed", "Variables of python", ": x, y"} {
 			should.Hold(t, strings.Contains(said, part), "the question lacks %q: %s", part, said)
 		}
-		should.Hold(t, !runs.UndoneMarks(s.config.StateDir, "mine")[run], "it was undone without an answer")
+		should.Hold(t, !runs.Marks(s.config.StateDir, "mine").Now().Variables[run], "it was undone without an answer")
 		p.TabTo("e.value === '" + answer + "'")
 		p.Press("Enter")
 		p.Await("!document.querySelector('#undoing').open")
 	}
 	p.Await(item + ".matches('.undone') && " + item + ".querySelector('summary').innerText.includes('undone')")
-	should.Hold(t, runs.UndoneMarks(s.config.StateDir, "mine")[run], "the run is not undone")
+	should.Hold(t, runs.Marks(s.config.StateDir, "mine").Now().Variables[run], "the run is not undone")
 	should.Equal(t, p.See("document.querySelector('#wrong').textContent"), "", "the page says")
 }
 

@@ -70,9 +70,9 @@ func onDisk(bytes int64) int64 { return (bytes + 4095) &^ 4095 }
 // record is a line: a run's begin or its end. A file contains the line of the begin, and then that of the end; an export contains
 // the files one after another. Before there was a file for each run, one file contained the lines of all in the order of events.
 type record struct {
-	Begin *Begin           `json:"begin,omitempty"`
-	End   *End             `json:"end,omitempty"`
-	did   map[string]Files // for the file beside the runs'
+	Begin *Begin         `json:"begin,omitempty"`
+	End   *End           `json:"end,omitempty"`
+	did   map[string]Did // for the file beside the runs'
 }
 
 var (

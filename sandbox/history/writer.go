@@ -88,8 +88,23 @@ func (w *Writer) End(bytes int, end func(images bool) (End, error)) {
 	}, bytes})
 }
 
-// Did records what runs did to files, by the runs' ids, which may be of earlier ones. It replaces what is known of these.
-func (w *Writer) Did(did map[string]Files) {
+// Flush waits until all so far is written.
+func (w *Writer) Flush() {
+	w.mu.Lock()
+	done, opened := make(chan struct{}), w.opened && !w.closed
+	w.mu.Unlock()
+	if !opened {
+		return
+	}
+	w.enqueue(item{func(bool) (record, error) { close(done); return record{did: map[string]Did{}}, nil }, 0})
+	select {
+	case <-done:
+	case <-w.done:
+	}
+}
+
+// Did records what runs did, by the runs' ids, which may be of earlier ones.
+func (w *Writer) Did(did map[string]Did) {
 	if len(did) > 0 {
 		w.enqueue(item{func(bool) (record, error) { return record{did: did}, nil }, didBytes * len(did)})
 	}

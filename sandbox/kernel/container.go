@@ -67,7 +67,7 @@ type Container struct {
 	frames atomic.Uint64 // frames so far
 	// versions is the last message about versions of files; nil: none came.
 	versions atomic.Pointer[protocol.Versions]
-	watch    atomic.Pointer[func(*protocol.Versions)] // of WatchVersions
+	watch    atomic.Pointer[Watcher] // of Watch
 	ending   atomic.Bool
 
 	describing sync.Mutex // one question at a time
@@ -327,17 +327,28 @@ func (c *Container) noteVersions(m protocol.Versions) {
 		d.Runs, d.Paths = boundIDs(d.Runs, maxWaysBack), d.Paths[:min(len(d.Paths), maxTouched)]
 		v.Did = append(v.Did, d)
 	}
-	v.Checkpoints = boundCheckpoints(m.Checkpoints)
+	v.Checkpoints, v.Gone = boundCheckpoints(m.Checkpoints), m.Gone[:min(len(m.Gone), maxWaysBack*maxTouched)]
 	c.versions.Store(v)
 	if watch := c.watch.Load(); watch != nil {
-		(*watch)(v)
+		(*watch).RecordDid(v)
 	}
 }
 
-// WatchVersions calls watch with every message about versions of files, and first with the last one, if there was one.
-func (c *Container) WatchVersions(watch func(*protocol.Versions)) {
-	if c.watch.Store(&watch); c.Versions() != nil {
-		watch(c.Versions())
+// Watcher takes what is told of runs that are over: what they did to files, and that they changed no variable.
+type Watcher interface {
+	RecordDid(v *protocol.Versions)
+	RecordLooked(runs []string)
+}
+
+// Watch tells of every such message, and first of the last ones.
+func (c *Container) Watch(w Watcher) {
+	if c.watch.Store(&w); c.Versions() != nil {
+		w.RecordDid(c.Versions())
+	}
+	for _, k := range c.kernels {
+		if twins := k.Twins(); twins != nil {
+			w.RecordLooked(twins.Looked)
+		}
 	}
 }
 

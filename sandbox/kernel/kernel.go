@@ -114,7 +114,11 @@ func (k *Kernel) noteState(m protocol.KernelState) {
 
 // noteTwins keeps a supervisor's list of restorable runs.
 func (k *Kernel) noteTwins(m protocol.Twins) {
-	k.twins.Store(&protocol.Twins{Runs: boundIDs(m.Runs, maxWaysBack), Copies: boundIDs(m.Copies, maxWaysBack), Why: text.Safe(m.Why, maxName), Present: m.Present})
+	looked := boundIDs(m.Looked, maxWaysBack)
+	k.twins.Store(&protocol.Twins{Runs: boundIDs(m.Runs, maxWaysBack), Copies: boundIDs(m.Copies, maxWaysBack), Why: text.Safe(m.Why, maxName), Present: m.Present, Looked: looked})
+	if watch := k.watch.Load(); watch != nil {
+		(*watch).RecordLooked(looked)
+	}
 }
 
 // Language is the kernel's.
@@ -325,7 +329,7 @@ func (k *Kernel) Freeze(ctx context.Context, most time.Duration) string {
 	}
 }
 
-// Restore sends the request restore or checkpoint, whose id is new, and waits for its answer. The caller holds the turn.
+// Restore sends the request restore, checkpoint or settle, whose id is new, and waits for its answer. The caller holds the turn.
 func (k *Kernel) Restore(m protocol.Request, patience time.Duration) (protocol.Restored, error) {
 	m.Type, m.Language = cmp.Or(m.Type, "restore"), string(k.language)
 	k.restoring.Store(&m.ID)

@@ -17,49 +17,72 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// restoreTime bounds the wait for the kernel's turn, and then that for its answer.
-const restoreTime = 10 * time.Second
+// RestoreTime bounds the wait for the kernels' turns, and then that for an answer.
+const RestoreTime = 10 * time.Second
 
-// GoBack asks the kernel to restore, or to keep a checkpoint, at its turn: m names the run, or the checkpoint.
-func (i *Interpreter) GoBack(ctx context.Context, turn Turn, m protocol.Request, parts Parts) (protocol.Restored, error) {
-	var none protocol.Restored
-	err := turn.Wait(ctx, restoreTime)
-	var k *kernel.Kernel
+// AwaitTurn waits until the kernel is a restore's.
+func (i *Interpreter) AwaitTurn(ctx context.Context, turn Turn, most time.Duration) error {
+	err := turn.Wait(ctx, most)
 	if err == nil {
-		if k, err = i.reach(ctx, parts.Files || m.Name != ""); err != nil {
-			return none, err
-		}
-		err = i.waitAdopted(ctx, restoreTime)
+		err = i.waitAdopted(ctx, most)
 	}
+	if !errors.Is(err, errTurnTimeout) {
+		return err
+	}
+	var before *runs.RunInfo
+	if run := i.Holder(); run != nil {
+		before = run.Info()
+	}
+	return i.ErrBusy(before, RestoreTime)
+}
+
+// GoBack asks the container to restore, to keep a checkpoint, or to settle; anyhow: in a new one if needed. The caller holds the turns.
+func (i *Interpreter) GoBack(ctx context.Context, m protocol.Request, anyhow bool) (protocol.Restored, error) {
+	var none protocol.Restored
+	k, err := i.reach(ctx, anyhow)
 	switch {
-	case errors.Is(err, errTurnTimeout):
-		var before *runs.RunInfo
-		if run := i.Holder(); run != nil {
-			before = run.Info()
-		}
-		return none, i.ErrBusy(before, restoreTime)
-	case err != nil:
-		return none, err
-	case k == nil:
-		return none, fault.New(fault.InvalidArgument, "Run code again to make the variables; frozen ones come back with the next run.",
+	case err == nil && k != nil:
+		err = i.waitAdopted(ctx, RestoreTime) // it may have been taken over just now
+	case err == nil:
+		err = fault.New(fault.InvalidArgument, "Run code again to make the variables; frozen ones come back with the next run.",
 			"There is nothing to go back to: no %s kernel of session %q is running.", i.Language, i.Place.ID)
 	}
-	patience := restoreTime
-	if parts.Files || m.Name != "" {
+	if errors.Is(err, errTurnTimeout) {
+		err = i.ErrBusy(nil, RestoreTime)
+	}
+	if err != nil {
+		return none, err
+	}
+	patience := RestoreTime
+	if anyhow {
 		patience = filesTime
 	}
-	m.ID, m.Variables, m.Files = newRestoreID(), parts.Variables, parts.Files
+	m.ID = state.NewID(runs.RestorePrefix)
 	answer, err := k.Restore(m, patience)
 	if err != nil {
 		return none, fault.New(fault.ExecutionFailed, "Look at the variables and files with code, and try again.",
 			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.Place.ID).Because(err)
 	}
-	if p := answer.Checkpoint; p != nil && answer.Error == "" && slices.Contains(p.Languages, string(i.Language)) && m.Variables && m.Type == "" {
-		i.use(k)
-		i.found()
+	if answer.Checkpoint != nil && m.Type == "" {
+		for _, l := range i.Went(answer) {
+			if other := i.Interpreters[l]; other != nil && slices.Contains(answer.Checkpoint.Languages, string(l)) {
+				other.use(k.Container.Kernel(l))
+				other.found()
+			}
+		}
 	}
-	answer.Error, answer.Stay = i.Config.Mask.Mask(answer.Error), i.Config.Mask.Mask(text.Safe(answer.Stay, runs.MaxName))
+	answer.Error = i.Config.Mask.Mask(answer.Error)
 	return answer, nil
+}
+
+// Went are the languages whose variables went back.
+func (i *Interpreter) Went(answer protocol.Restored) (list []runs.Language) {
+	for _, name := range answer.Went {
+		if l := runs.Language(name); l.Info().Title != "" && !slices.Contains(list, l) {
+			list = append(list, l)
+		}
+	}
+	return list
 }
 
 // NotRestored bounds and masks a kernel's list.
@@ -70,7 +93,7 @@ func (i *Interpreter) NotRestored(lost []protocol.Lost) (list []NotRestored) {
 	return list
 }
 
-// reach returns the kernel with the variables, taking over an earlier server's container if needed; nil: there is none. For files and
+// reach returns the kernel in a container with variables, taking over an earlier server's if needed; nil: there is none. For files and
 // checkpoints it also returns one without variables, in a new container if needed.
 func (i *Interpreter) reach(ctx context.Context, anyhow bool) (*kernel.Kernel, error) {
 	i.starting.Lock()
@@ -85,7 +108,10 @@ func (i *Interpreter) reach(ctx context.Context, anyhow bool) (*kernel.Kernel, e
 	if _, err := i.existing(ctx); err != nil && !isFinal(err) {
 		return nil, err
 	}
-	return i.Current(), nil
+	if c := i.Live(); c != nil && len(c.Used()) > 0 {
+		return c.Kernel(i.Language), nil
+	}
+	return nil, nil
 }
 
 // Twins describes the restorable runs, as far as the last runs are known here.
@@ -178,8 +204,6 @@ func (i *Interpreter) Dropped(list []string) (names []string) {
 	}
 	return names
 }
-
-func newRestoreID() string { return state.NewID(runs.RestorePrefix) }
 
 // filesTime bounds the wait for files: a second for each gigabyte and room for a busy machine.
 const filesTime = 2 * time.Minute

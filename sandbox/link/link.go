@@ -143,7 +143,7 @@ func (l *Link) discard(c *kernel.Container) {
 // set replaces the container, and notes which interpreters in it have variables.
 func (l *Link) set(c *kernel.Container) {
 	l.Container.Store(c)
-	c.WatchVersions(l.Uses.RecordDid)
+	c.Watch(l.Uses)
 	l.Had.Store(true)
 	for _, k := range c.Used() {
 		l.Interpreters[k.Language()].Had.Store(true)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -100,7 +101,7 @@ func (i *Interpreter) outcome(run *runs.Run, k *kernel.Kernel, done protocol.Don
 		}
 	}
 	if done.Kernel == "restored" {
-		i.Uses.Mark(map[string]bool{run.ID: true})
+		i.Uses.Mark(history.Mark{By: run.ID, Variables: map[string]bool{run.ID: true}})
 	}
 	switch {
 	case errors.Is(context.Cause(run.Ctx), runs.ErrClosing):

@@ -97,14 +97,14 @@ type Request struct {
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	GraceMS   int64  `json:"grace_ms,omitempty"`
 	LingerMS  int64  `json:"linger_ms,omitempty"`
-	Copy      bool   `json:"copy,omitempty"`      // of run: in a copy of the variables, which restore can restore
-	Run       string `json:"run,omitempty"`       // of restore: the run before which the files are to be; of checkpoint: the last run before it
-	Name      string `json:"name,omitempty"`      // of checkpoint; of restore: in the place of runs
-	Files     bool   `json:"files,omitempty"`     // of restore: they go back
+	Copy      bool   `json:"copy,omitempty"`  // of run: in a copy of the variables, which restore can restore
+	Run       string `json:"run,omitempty"`   // of restore: the run before which the files are to be; of checkpoint: the last run before it
+	Name      string `json:"name,omitempty"`  // of checkpoint; of restore: in the place of runs
+	Files     bool   `json:"files,omitempty"` // of restore: they go back
 	// Languages are, of restore, those whose variables go back, and for each the run with the wanted beginning or copy.
 	Languages map[string]string `json:"languages,omitempty"`
-	Reason    string `json:"reason,omitempty"`    // of interrupt
-	N         int64  `json:"n,omitempty"`         // of ping
+	Reason    string            `json:"reason,omitempty"` // of interrupt
+	N         int64             `json:"n,omitempty"`      // of ping
 }
 
 // To a server --------------------------------------------------------------------------
@@ -355,7 +355,8 @@ type Versions struct {
 	Runs         []string  `json:"runs"`
 	NotKept      []NotKept `json:"not_kept"`
 	NotKeptTotal int       `json:"not_kept_total"`
-	Did          []Did     `json:"did"` // by the last runs, the oldest first
+	Did          []Did     `json:"did"`            // by the last runs, the oldest first
+	Gone         []string  `json:"gone,omitempty"` // the paths in Did that are not there now
 	// Checkpoints are the newest last.
 	Checkpoints []Checkpoint `json:"checkpoints,omitempty"`
 }

@@ -33,6 +33,8 @@ type HistoryEntry struct {
 	Error *fault.Error
 	// Files is what the run did to files; nil: not known.
 	Files *FilesDid
+	// Looked: it surely changed no variable.
+	Looked bool
 }
 
 // FilesDid is what a run did to files.
@@ -93,27 +95,22 @@ func EachInHistory(stateDir, id string, wanted func(runID string, over bool, byt
 		return err
 	}
 	folder := state.Folder(stateDir, id)
-	marks, did := history.ReadMarks(folder), history.ReadDid(folder)
+	undone, did := history.ReadMarks(folder).Now(), history.ReadDid(folder)
 	return history.Each(folder, wanted, func(run *history.Run) {
 		e := EntryOf(run, id)
-		e.Undone = marks.Undone(&run.Begin)
-		if f, known := did[e.RunID]; known {
-			e.Files = &f
-		}
+		e.Undone = undone.Run(&run.Begin)
+		e.Files, e.Looked = did[e.RunID].Files, did[e.RunID].Looked
 		visit(&e)
 	})
 }
 
-// FilesOf begins the mark of a run whose files went back.
-const FilesOf = "files of "
-
-// UndoneMarks returns the changed HistoryEntry.Undone marks of a session's runs. They cost less to read than the runs.
-func UndoneMarks(stateDir, id string) map[string]bool {
+// Marks returns what restores did to a session's runs. They cost less to read than the runs.
+func Marks(stateDir, id string) history.Marks {
 	return history.ReadMarks(state.Folder(stateDir, id))
 }
 
-// FilesOfRuns returns HistoryEntry.Files of a session's runs, which comes after their ends. It costs less to read than the runs.
-func FilesOfRuns(stateDir, id string) map[string]FilesDid {
+// DidOf returns HistoryEntry.Files and Looked of a session's runs, which come after their ends. It costs less to read than the runs.
+func DidOf(stateDir, id string) map[string]history.Did {
 	return history.ReadDid(state.Folder(stateDir, id))
 }
 

@@ -293,12 +293,11 @@ func (u *Usage) Await(ctx context.Context) {
 	}
 }
 
-// Mark notes in the history which runs' changes the variables lost, true, or regained. If that fails, a later answer names too
-// many runs as undone.
-func (u *Usage) Mark(undone map[string]bool) {
+// Mark notes in the history which runs were undone, or are not any more. If that fails, a later answer names too many runs as undone.
+func (u *Usage) Mark(mark history.Mark) {
 	u.marking.Lock()
 	defer u.marking.Unlock()
-	if err := history.Mark(state.Folder(u.rules.StateDir, u.id), undone); err != nil {
+	if err := history.AddMark(state.Folder(u.rules.StateDir, u.id), mark); err != nil {
 		u.rules.Logger.Warn("history", "session", u.id, "error", err)
 	}
 }
@@ -437,9 +436,18 @@ func ErrBeingClosed(id string) *fault.Error {
 		"Session %q is being closed.", id).Because(ErrClosing)
 }
 
+// RecordLooked writes to the history which runs changed no variable.
+func (u *Usage) RecordLooked(runs []string) {
+	did := make(map[string]history.Did)
+	for _, id := range runs {
+		did[id] = history.Did{Looked: true}
+	}
+	u.History.Did(did)
+}
+
 // RecordDid writes to the history what runs did to files.
 func (u *Usage) RecordDid(v *protocol.Versions) {
-	did := make(map[string]history.Files)
+	did := make(map[string]history.Did)
 	for _, d := range v.Did {
 		f := history.Files{Added: max(d.Added, 0), Changed: max(d.Changed, 0), Removed: max(d.Removed, 0)}
 		for _, t := range d.Paths {
@@ -448,7 +456,7 @@ func (u *Usage) RecordDid(v *protocol.Versions) {
 		for _, id := range d.Runs {
 			one := f
 			one.With = slices.DeleteFunc(slices.Clone(d.Runs), func(other string) bool { return other == id })
-			did[id] = one
+			did[id] = history.Did{Files: &one}
 		}
 	}
 	u.History.Did(did)

@@ -45,6 +45,8 @@ type Info struct {
 	NotKeptTotal int
 	// Did is what the last runs did, the oldest first.
 	Did []Did
+	// Gone are the paths in Did that are not there now.
+	Gone []string
 	// Pins are the newest last; later ones have at least the number Upcoming.
 	Pins     []Pin
 	Upcoming int
@@ -592,6 +594,13 @@ func (s *Store) info() Info {
 		}
 	}
 	info.Did = info.Did[max(0, len(info.Did)-mostDid):]
+	for _, d := range info.Did {
+		for _, t := range d.Paths {
+			if s.now[t.Path] == nil {
+				info.Gone = append(info.Gone, t.Path)
+			}
+		}
+	}
 	info.NotKept, info.NotKeptTotal = s.unkept()
 	return info
 }

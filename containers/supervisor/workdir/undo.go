@@ -77,7 +77,7 @@ func (u *Undo) Tell(again bool) {
 	}
 	m := protocol.Versions{
 		Type: "versions", Runs: append([]string{}, u.info.Runs...), NotKept: notKept(u.info.NotKept), NotKeptTotal: u.info.NotKeptTotal,
-		Did: did(u.info.Did), Checkpoints: Checkpoints(u.info.Pins),
+		Did: did(u.info.Did), Gone: cleaned(u.info.Gone), Checkpoints: Checkpoints(u.info.Pins),
 	}
 	if body, _ := json.Marshal(m); again || !bytes.Equal(body, u.told) {
 		u.told = body
@@ -89,6 +89,13 @@ func notKept(list []versions.Named) []protocol.NotKept {
 	told := []protocol.NotKept{}
 	for _, n := range list {
 		told = append(told, protocol.NotKept{Path: bounds.Clean(n.Path, bounds.MaxNamed), Why: bounds.Clean(n.Why, bounds.MaxNamed)})
+	}
+	return told
+}
+
+func cleaned(paths []string) (told []string) {
+	for _, path := range paths {
+		told = append(told, bounds.Clean(path, bounds.MaxNamed))
 	}
 	return told
 }
