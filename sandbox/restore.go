@@ -264,7 +264,7 @@ func (s *session) restoration(i *link.Interpreter, t *target, answer protocol.Re
 	}
 	r.Stay = i.Config.Mask.Mask(strings.Join(why, "; "))
 	if t.run != nil && len(t.languages) == 0 && asked.Variables && r.Stay == "" {
-		r.Stay = "the run did not change them"
+		r.Stay = "no run that was undone changed them"
 		if strings.HasPrefix(t.run.RunID, runs.RestorePrefix) {
 			r.Stay = "of a restore only the files can be undone"
 		}
@@ -445,7 +445,7 @@ func (s *session) lastChanges(steps int, parts Parts) (*target, error) {
 	t, has := &target{files: parts.Files && s.config.UndoBytes > 0, languages: make(map[Language]string)}, 0
 	now := runs.Marks(s.config.StateDir, s.id).Now()
 	for _, e := range slices.Backward(last) {
-		if e.Undone && !now.Died[e.RunID] || e.Error != nil || !e.Over() && s.uses.Find(e.RunID) != nil {
+		if e.Undone && !now.Died[e.RunID] || e.Error != nil {
 			continue
 		}
 		variables, files := !e.Undone && !e.Fresh && !e.Looked, s.config.UndoBytes > 0 // it may have changed some
@@ -513,7 +513,7 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 		}
 	}
 	for _, id := range order[max(0, slices.Index(order, runID)):] {
-		if e := known[id]; e != nil {
+		if e := known[id]; e != nil && (e.Over() || s.uses.Find(id) == nil) { // else it waits for its turn behind a restore, or goes on
 			since = append(since, e)
 		}
 	}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -169,6 +170,44 @@ func TestVariablesOfARunWithoutItsFilesAreUndone(t *testing.T) {
 	must.OK(t, err)
 	should.Equal(t, r.Run.FirstLine, "a=1", "the run before which it is")
 	should.Equal(t, r.Stay, "JavaScript: it is too long ago", "what stays")
+}
+
+// Two undos at once undo two runs, and a run that is queued behind them is none of theirs.
+func TestUndosTakeTurns(t *testing.T) {
+	m, config := newKeeping(t)
+	for _, code := range []string{"a=1", "b=1", "c=1"} {
+		mustRun(t, m, RunOptions{Code: code, SessionID: "mine"})
+	}
+	undone, queued := make(chan string, 2), make(chan struct{})
+	for range 2 {
+		go func() {
+			r, err := m.Restore(t.Context(), WayBack{SessionID: "mine", Parts: Parts{Variables: true}}, func() { queued <- struct{}{} })
+			should.OK(t, err)
+			undone <- linesOf(r.Undone)
+		}()
+		<-queued
+	}
+	later := mustRun(t, m, RunOptions{Code: "d=1", SessionID: "mine", Language: JavaScript})
+	should.Equal(t, <-undone+" "+<-undone, "c=1 b=1", "undone")
+	should.Hold(t, !runs.Marks(config.StateDir, "mine").Now().Variables[later.RunID], "the run behind them is undone")
+}
+
+// A killed run that changed files is the last one that changed something; one that changed none is not.
+func TestAKilledRunIsUndone(t *testing.T) {
+	m, _ := newKeeping(t)
+	mustRun(t, m, RunOptions{Code: "a=1", SessionID: "mine"})
+	mustRun(t, m, RunOptions{Code: "b=1", SessionID: "mine"})
+	killed := mustRun(t, m, RunOptions{Code: "fall back", SessionID: "mine"})
+	s := m.all()[0]
+	s.config.UndoBytes = 1 // the peer tells of no files
+	changes := func(added int) string {
+		s.uses.History.Did(map[string]history.Did{killed.RunID: {Files: &history.Files{Added: added}}})
+		s.uses.History.Flush()
+		t, err := s.lastChanges(1, Parts{Variables: true, Files: true})
+		return fmt.Sprint(t.run.Code, t.languages, err)
+	}
+	should.Equal(t, changes(1), "fall backmap[] <nil>", "with a file")
+	should.Hold(t, strings.HasPrefix(changes(0), "b=1map[python:"), "without")
 }
 
 func TestRestoreGoesToACopy(t *testing.T) {

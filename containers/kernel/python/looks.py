@@ -115,6 +115,14 @@ class Looks:
                     self.shown([value])
                 case ast.Pass():
                     pass
+                case ast.Import(names):
+                    for name in names:
+                        module = name.name if name.asname else name.name.partition(".")[0]
+                        self.again(name.asname or module, sys.modules.get(module), name.name in sys.modules)
+                case ast.ImportFrom(module, names, 0):
+                    for name in names:
+                        own = getattr(sys.modules.get(module), "__dict__", {})
+                        self.again(name.asname or name.name, own.get(name.name), name.name in own)
                 case ast.If(test, body, orelse):
                     self.plain(test)
                     self.block(body + orelse)
@@ -123,6 +131,11 @@ class Looks:
                     self.plains([message])
                 case _:
                     raise Doubt
+
+    def again(self, name, value, there):
+        """Doubts an import unless the name has its value already."""
+        if not there or self.namespace.get(name) is not value:
+            raise Doubt
 
     # -- expressions
 
@@ -464,7 +477,7 @@ def only_looks(kernel, code):
     try:
         lines = ["pass" if line[:1] == "!" and "{" not in line and line[-1:] != "\\" else line for line in code.split("\n")]
         tree = ast.parse("\n".join(lines))
-        if not all(isinstance(node, (ast.Expr, ast.Pass, ast.If, ast.Assert)) for node in tree.body):
+        if not all(isinstance(node, (ast.Expr, ast.Pass, ast.If, ast.Assert, ast.Import, ast.ImportFrom)) for node in tree.body):
             return False
         looks = Looks(kernel.namespace)
         looks.block(tree.body)

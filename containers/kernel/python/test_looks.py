@@ -19,6 +19,7 @@ n, text, flag, nothing = 7, "ab c", True, None
 xs, pairs, words, nested = [3, 1, 2], [(1, "a"), (2, "b")], {"x", "y"}, {"a": [1, 2], "b": {"c": 3}}
 d, counts, when, price = {"a": 1, "b": 2}, collections.Counter("abca"), datetime.date(2026, 1, 2), decimal.Decimal("1.50")
 missing, deep = collections.defaultdict(list), [[1], [2]]
+from math import pi
 log = []
 class Book:
     title = "t"
@@ -64,7 +65,7 @@ LOOKS = {
     SETUP: """{v} | print({v}) | print({v}, {w}, sep=", ") | print(f"{{v}} {{len(xs):>3}}") | len(xs) | type({v}) | type({v}).__name__ | isinstance({v}, int)
     str({v}) | repr({v})[:20] | print(len(d), sorted(d)) | xs[0] | d["a"] | d.get("z", 0) | list(d.items()) | sum(xs) / len(xs) | [x + 1 for x in xs if x > 1]
     {k: len(k) for k in d} | max(xs) - min(xs) | sorted(d.items(), key=lambda kv: kv[1]) | text.upper().split() | math.sqrt(n) | statistics.mean(xs)
-    print(*xs) | "a" in d | n > 3 and flag | counts.most_common(1) | json.dumps(nested) | when.isoformat() | price * 2 | os.getcwd() | sys.version | nested["b"]["c"]
+    print(*xs) | import math; print(math.pi) | import os.path, sys | from math import pi; pi | "a" in d | n > 3 and flag | counts.most_common(1) | json.dumps(nested) | when.isoformat() | price * 2 | os.getcwd() | sys.version | nested["b"]["c"]
     dir() | id(book) | type(book) | book is None | print(type(book)) | xs[::-1] | any(x > 2 for x in xs) | list(zip(xs, text)) | len(missing) | assert n == 7
     sum(len(x) for x in deep) | datetime.datetime.now().year | print("# a = 1") | round(n / 3, 2) | print("a=b", end="") | {v} == {w} | # nothing
     dict(sorted(d.items())) | print(text.replace("a", "b")) | sys.getsizeof(xs) | callable(info) | !ls -l""",
@@ -79,7 +80,7 @@ CHANGES = {
     SETUP: """n = len(xs) | n += 1 | n <<= 3 | x = rf"{n}" | missing["new"] | missing["new"].append(1) | book.log("x") | print(list(g)) | print(next(it)) | xs.append(1) | xs.sort() | xs.pop()
     d.update(z=1) | d["z"] = 1 | d.setdefault("q", 1) | words.add("z") | info(1) | stat("a") | show() | fr"{info(1)}" | f"{book.log(1)}" | print(book) | len(book) | book[0] | book + 1
     book == 1 | book in xs | str(shelf) | print(shelf) | f"{book}" | book.shape | book.head() | kept | repr(Odd) | odd | print(odd) | [x for x in g] | sorted(xs, key=info) | list(map(info, xs))
-    (y := 3) | print(y := 3) | [z := x for x in xs] | del n | import os.path as q | for i in xs: pass | exec("n = 1") | eval("log.append(1)") | globals()["n"] = 1 | globals().update(n=1)
+    (y := 3) | print(y := 3) | [z := x for x in xs] | del n | import os.path as q | from math import sin | from math import e as n | import this | from math import * | import math as n | for i in xs: pass | exec("n = 1") | eval("log.append(1)") | globals()["n"] = 1 | globals().update(n=1)
     setattr(book, "title", 1) | book.title = 2 | with open("f") as f: f.read() | def f(): pass | lambda: log.append(1) | (lambda: log.append(1))() | getattr(book, "head")() | vars(book).update(q=1)
     counts.update("a") | counts["q"] += 1 | deep[0].append(9) | nested["a"].extend([1]) | sum(shelf, book) | max(shelf, key=info) | list(filter(info, xs)) | statistics.mean(xs) or info() | stats.mean(xs)
     isinstance(book, Odd) or info() | print(*map(info, xs)) | print(1, file=book) | json.dumps(xs, default=info) if info() else 0 | json.dumps(xs, default=info) | {book: 1} | d[book] | d.get(book) | book < 1
