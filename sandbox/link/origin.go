@@ -51,7 +51,7 @@ func (i *Interpreter) tellOrigin(run *runs.Run, done protocol.Done) {
 		run.Note(lost + ".")
 		i.Uses.Turned.Store(true)
 	}
-	if o := done.Origin; o != nil {
+	if o := done.Origin; o != nil && !isEmpty(o) {
 		note := originNote(o, restored, run.Options.Copy, i.Uses.Between(o.Run, run), time.Now()) + doubtNote(o)
 		if o.From == "frozen" && o.Error == "" && i.Uses.RanSince(time.UnixMilli(o.AtMS), run) {
 			note += " The kernel ended before it could write what later runs have changed."
@@ -61,6 +61,11 @@ func (i *Interpreter) tellOrigin(run *runs.Run, done protocol.Done) {
 			i.Uses.Turned.Store(true)
 		}
 	}
+}
+
+// isEmpty reports whether a session that slept had no variables, and lost none.
+func isEmpty(o *protocol.Origin) bool {
+	return o.From == "frozen" && o.Error == "" && o.Variables == 0 && o.LostTotal == 0 && len(o.Lost)+len(o.Doubtful) == 0
 }
 
 // tellUnkept notes the files that a restore could not bring back.

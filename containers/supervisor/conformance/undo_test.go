@@ -32,6 +32,14 @@ func (c *connection) undo(m request, variables bool, also ...*language) protocol
 	return c.await("restored", from).restored
 }
 
+// settle waits until all of the last runs is copied and told.
+func (c *connection) settle() {
+	c.t.Helper()
+	from := c.now()
+	c.send(request{Type: "settle", Language: c.language, ID: "restore-settled"})
+	c.await("restored", from)
+}
+
 // stays says why variables stay.
 func stays(r protocol.Restored) string {
 	var why []string
@@ -324,4 +332,95 @@ mapped[0:3] = b"six"; mapped.flush()`)
 	check(t, "whole", c.value(`[base.execute("PRAGMA integrity_check").fetchone()[0] for base in bases]`), "['ok', 'ok']")
 	check(t, "the log", c.read("log"), "one\nthree\n")
 	check(t, "the mapped file", c.read("mapped")[:3], "six")
+}
+
+// A run is told as one that changed no variable where that is known, before settle is answered: in a language that writes its variables, if
+// these are the same as before it.
+func TestRunsThatOnlyLookAreTold(t *testing.T) {
+	codes := map[*language][]string{ // those at odd places change something
+		python:     {"1 + 1", "xs = [1]", "print(len(xs))", "xs.append(2)", "sorted(xs)[0]", "def f(): xs.clear()", "[x for x in xs]", "f()"},
+		javascript: {"console.log(1)", "let xs = [1]", "xs.length", "xs.push(2)", "JSON.stringify(xs)", "process.env.A = 1", "xs.map(x => x + 1)", "process.chdir('/')"},
+		bash:       {"echo 1", "x=1", "echo $x; ls", "cd /", "pwd | wc -c", "f() { x=2; }", "[[ $x == 1 ]]", "f"},
+	}
+	for l, list := range codes {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, l, options{init: pinning()})
+			var want []string
+			for at, code := range list {
+				if id := c.run(code).Done.ID; at%2 == 0 {
+					want = append(want, id)
+				}
+			}
+			c.settle()
+			var looked []string
+			c.find(0, func(m *message) bool {
+				if m.Type == "twins" {
+					looked = m.twins.Looked
+				}
+				return m.Type == "restored"
+			})
+			should.EqualSlice(t, looked, want, "looked")
+		})
+	}
+}
+
+// A way back that fails in one language leaves the variables of all, and the files, as they are.
+func TestAllGoesBackOrNothing(t *testing.T) {
+	t.Parallel()
+	c := start(t, python, options{also: []*language{javascript, bash}, init: pinning()})
+	js, sh := c.in(javascript), c.in(bash)
+	c.twinned("x = 1")
+	js.completed("x = 1;")
+	sh.completed("x=1")
+	all := map[string]string{
+		"python": c.completed(python.write.with("kept", "two") + "; x = 2").Done.ID, "javascript": js.completed("x = 2;").Done.ID, "bash": sh.completed("x=2").Done.ID,
+	}
+	c.settle()
+	files, _ := filepath.Glob(c.path(".state", "bash.before-*"))
+	content := map[string][]byte{}
+	for _, file := range files {
+		content[file] = must.Get(os.ReadFile(file))(t)
+		must.OK(t, os.WriteFile(file, []byte("broken"), 0o600))
+	}
+	try := func(id string) protocol.Restored {
+		from := c.now()
+		c.send(request{Type: "restore", Language: "python", ID: id, Run: all["python"], Files: true, Languages: all})
+		return c.await("restored", from).restored
+	}
+	state := func() string {
+		return c.value("x") + js.run("process.stdout.write(String(x))").Stdout.Head + sh.run("printf $x").Stdout.Head + strconv.FormatBool(c.exists("kept"))
+	}
+	r := try("restore-1")
+	should.Hold(t, r.Error != "" && r.Files == nil && len(r.Went) == 0, "with a broken file: %+v", r)
+	check(t, "the state", state(), "222true")
+	for file, was := range content {
+		must.OK(t, os.WriteFile(file, was, 0o600))
+	}
+	r = try("restore-2")
+	should.Hold(t, r.Error == "" && r.Files != nil && len(r.Went) == 3 && len(r.Stay) == 0, "all: %+v", r)
+	check(t, "the state", state(), "111false")
+}
+
+// A run that removed the current folder is undone: each language is in it again, also one whose variables stay, and what is gone is named.
+func TestKernelsEnterTheirFolders(t *testing.T) {
+	t.Parallel()
+	c := start(t, python, options{also: []*language{javascript, bash}, init: pinning()})
+	js, sh := c.in(javascript), c.in(bash)
+	enter := c.completed("import os; os.makedirs('in/it'); os.chdir('in/it')").Done.ID
+	js.completed("process.chdir('in/it');")
+	sh.completed("cd in/it")
+	for n, remove := range []string{"rm -r ../../in", "mv ../../in ../../other"} {
+		run := sh.completed(remove).Done.ID
+		sh.settle()
+		r := sh.undo(request{ID: "restore-" + strconv.Itoa(n), Run: run, Files: true}, n == 0)
+		should.Hold(t, r.Error == "" && r.Files.Error == "" && r.LostTotal == 0, "%s: %+v %+v", remove, r, r.Files)
+		place := c.path("in", "it")
+		check(t, "Python", c.value("os.getcwd()"), "'"+place+"'")
+		check(t, "JavaScript", js.run("process.stdout.write(process.cwd())").Stdout.Head, place)
+		check(t, "bash", sh.run("/bin/pwd").Stdout.Head, place+"\n")
+	}
+	r := c.undo(request{ID: "restore-9", Run: enter, Files: true}, false)
+	should.Hold(t, r.LostTotal == 3 && strings.Contains(r.Lost[0].Why, "is gone"), "without the folder: %+v", r)
+	check(t, "Python", c.value("os.getcwd()"), "'"+c.path()+"'")
 }

@@ -128,7 +128,8 @@ function showActions(item) {
 	const actions = [];
 	if (item.run.status !== "running") {
 		const way = wayBack(about(), item.run, listed);
-		if (way) actions.push(make("p", {}, button(way.label, {disabled: way.waits, title: way.waits ? "When nothing runs in the session any more" : ""}, () => askToUndo(session, way))));
+		if (way) actions.push(make("p", {}, button(way.label, {disabled: way.waits}, () => askToUndo(session, way))));
+		if (way?.waits) actions.push(make("p", {className: "note"}, "It can be undone when nothing runs in the session any more."));
 	} else if (isHere()) {
 		actions.push(orderButton("Cancel the run", {className: "danger"}, () => order("POST", `${address("runs", item.id, "cancel")}?wait_seconds=0&session_id=${encodeURIComponent(session)}`)));
 	} else {
