@@ -71,6 +71,7 @@ ANALYSES = [
         "scenario": "diabetes copper election",
         "bootstrap": "heart spector linnerud",
         "report": "stocks elnino committee",
+        "short": "tips gapminder nile",
     }.items()
     for name in names.split()
 ]

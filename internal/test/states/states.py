@@ -40,12 +40,15 @@ KILLS = {
     "javascript": "globalThis.lostWithItsKernel = 1; process.kill(process.pid, 'SIGKILL'); for (;;) ;",
     "bash": "lost_with_its_kernel=1; kill -9 $$",
 }
+CRASH = "open('/mnt/data/crashed.txt', 'w').write('x')\nmask = 'lost'\nimport os\nos._exit(3)"
+# What changes nothing.
+LOOKS = {"python": "print(len(df), mask)\ndf.describe()", "javascript": "items.map(x => x + 1)", "bash": "ls | wc -l; echo $mark"}
 # Operations behind which the variables of all languages are compared.
-WIDE = {"undo", "back", "files", "variables", "keep", "to", "adopt", "kill", "sleep", "idle", "server", "restart", "upgrade"}
+WIDE = {"crash", "undo", "back", "files", "variables", "keep", "to", "adopt", "kill", "sleep", "idle", "server", "restart", "upgrade"}
 KINDS = {
     "": "code that goes on", "compose": "composition of earlier results", "fails": "code that fails half-way", "undo": "rollback by `steps`", "back": "rollback by `run_id`",
     "files": "rollback of files alone", "variables": "rollback of variables alone", "keep": "a checkpoint is kept", "to": "rollback to a checkpoint by its name",
-    "what-if": "counterfactual in a copy", "adopt": "the copy is gone on with", "kill": "a kernel is killed", "sleep": "the session sleeps", "idle": "the session falls asleep",
+    "what-if": "counterfactual in a copy", "adopt": "the copy is gone on with", "kill": "a kernel is killed", "crash": "a killed run is undone", "look": "a run that only looks", "sleep": "the session sleeps", "idle": "the session falls asleep",
     "server": "the server is killed", "restart": "the server ends and begins again", "upgrade": "a package is upgraded",
 }
 FAULTS = {"undo": "no rollback", "files": "rollback without files", "variables": "rollback without variables", "others": "rollback of one language", "copy": "what-if without a copy",
@@ -224,6 +227,11 @@ class Play:
             self.runs.pop()  # it has changed nothing that is there still
             if argument != "python":  # whose variables come back by themselves
                 await self.call("restore_session", run_id=fields["run_id"])
+        elif op == "crash":
+            await self.call(TOOLS[argument], code=CRASH)
+            await self.call("restore_session")
+        elif op == "look":
+            await self.call(TOOLS[argument], code=LOOKS[argument])
         elif op in ("sleep", "idle"):
             await self.sleep(op)
             self.runs = []
