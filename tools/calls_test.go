@@ -18,6 +18,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
@@ -30,7 +31,7 @@ type talker struct {
 }
 
 func newTalker(t *testing.T, change func(*Deps)) *talker {
-	c := &talker{newImpatient(t), server.NewMCPServer("t", "1", server.WithResourceCapabilities(true, true))}
+	c := &talker{newImpatient(t), server.NewMCPServer("t", "1", server.WithResourceCapabilities(true, true), server.WithToolHandlerMiddleware(rpc.RestoreArguments))}
 	c.d.UploadBytes, c.d.DownloadBytes, c.d.ArtifactBytes = 1<<20, 1<<20, 40_000
 	change(c.d)
 	Register(c.server, c.d)
@@ -44,7 +45,9 @@ func (c *talker) ask(method string, params map[string]any) string {
 	e, bad := rpc.Parse(text)
 	must.Equal(c.t, bad, nil)
 	call := rpc.NewCall(&e, rpc.NullID)
-	answer, _ := rpc.Respond(c.server.WithContext(rpc.WithMethods(rpc.WithCall(c.t.Context(), &call), c.d.Methods()), c.session.Call(nil)), c.server, &call, 8<<20, c.d.Logger)
+	ctx, giveBack := room.New().Serve(c.t.Context(), "")
+	defer giveBack()
+	answer, _ := rpc.Respond(c.server.WithContext(rpc.WithMethods(rpc.WithCall(ctx, &call), c.d.Methods()), c.session.Call(nil)), c.server, &call, 8<<20, c.d.Logger)
 	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(answer))
 }
 

@@ -36,9 +36,10 @@ type impatient struct {
 func newImpatient(t *testing.T) *impatient {
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir, config.Host = enginetest.New(t), t.TempDir(), "host"
-	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{sandbox.Bash: {
-		Image: enginetest.Image, Interpreter: sandbox.Bash.Info().Interpreter, Join: containers.Join(),
-	}}
+	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{}
+	for _, l := range []sandbox.Language{sandbox.Bash, sandbox.Python} {
+		config.Kernels[l] = sandbox.KernelConfig{Image: enginetest.Image, Interpreter: l.Info().Interpreter, Join: containers.Join()}
+	}
 	d := wrapDeps(t)
 	d.Manager, d.SoftWait = sandbox.NewManager(config), time.Minute
 	t.Cleanup(func() { d.Manager.Close(context.Background()) })

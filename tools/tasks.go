@@ -151,7 +151,7 @@ func (d *Deps) tasked(t tool, call server.ToolHandlerFunc) server.ToolHandlerFun
 		return call
 	}
 	return func(ctx context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		if !declaresTasks(request.Params.Meta) || !d.tasks.hasRoom() {
+		if !declaresTasks(request.Params.Meta) || rpc.IsLong(ctx) || !d.tasks.hasRoom() { // a task has its message without a share of the room
 			return call(ctx, request)
 		}
 		rpc.Begin(ctx)
@@ -324,7 +324,6 @@ func (d *Deps) getTask(ctx context.Context, p *taskParams, k *task, run *sandbox
 	if k == nil {
 		k = &task{id: p.TaskID, came: run.Created, run: run, done: make(chan struct{})}
 		if run.Over() {
-			k.answer, k.err = d.resultOf(ctx, run)
 			close(k.done)
 		}
 	}
@@ -335,8 +334,16 @@ func (d *Deps) getTask(ctx context.Context, p *taskParams, k *task, run *sandbox
 		}
 		return s
 	}
-	s.Status, s.Message, s.PollMillis, s.Answer = taskCompleted, "", 0, k.answer
-	if k.err != nil {
+	answer, err := k.answer, k.err
+	switch run := k.follows(); {
+	case err != nil || run == nil || !run.Over():
+	case answer != nil: // its pictures have room in this request alone
+		answer, _ = d.collect(ctx, run)
+	default:
+		answer, err = d.resultOf(ctx, run)
+	}
+	s.Status, s.Message, s.PollMillis, s.Answer = taskCompleted, "", 0, answer
+	if err != nil {
 		s.Status = taskCancelled
 	}
 	return s
@@ -347,6 +354,11 @@ func (d *Deps) resultOf(ctx context.Context, run *sandbox.Run) (*mcp.CallToolRes
 	if res, err := run.Result(); err == nil && res.Status == sandbox.Cancelled {
 		return nil, rpc.ErrCancelledByClient
 	}
+	return d.collect(ctx, run)
+}
+
+// collect returns the answer of wait_for_run for a run that is over.
+func (d *Deps) collect(ctx context.Context, run *sandbox.Run) (*mcp.CallToolResult, error) {
 	collect := tool{handle: func(ctx context.Context, _ *params) (*render.Answer, error) { return d.answer(ctx, run, 0, false) }}
 	return d.wrap(collect)(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{Name: "wait_for_run", Arguments: map[string]any{"run_id": run.ID}}})
 }

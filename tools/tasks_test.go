@@ -17,8 +17,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
@@ -120,16 +122,17 @@ func TestWhatIsNoTask(t *testing.T) {
 		params   args
 		want     string
 	}{
-		"a client that does not declare it": {false, "tools/call", args{"name": "run_bash", "arguments": args{"code": "echo over"}}, `"text":"completed in `},
-		"a short tool":                      {true, "tools/call", args{"name": "list_sessions"}, `"text":"`},
-		"undeclared":                        {false, "tasks/get", args{"taskId": "task-x"}, `"code":-32021`},
-		"unknown":                           {true, "tasks/get", args{"taskId": "task-x\x01"}, `"code":-32602,"message":"Invalid params: there is no task`},
-		"unknown, to cancel":                {true, "tasks/cancel", args{"taskId": "task-x"}, `"code":-32602`},
-		"unknown, to update":                {true, "tasks/update", args{"taskId": "task-x", "inputResponses": args{}}, `"code":-32602`},
-		"no id":                             {true, "tasks/get", args{}, `"code":-32602`},
-		"a number":                          {true, "tasks/get", args{"taskId": 5}, `"code":-32602`},
-		"no such method":                    {true, "tasks/list", args{}, `"code":-32601`},
-		"discovered":                        {true, "server/discover", args{}, TasksExtension},
+		"a client that does not declare it":                     {false, "tools/call", args{"name": "run_bash", "arguments": args{"code": "echo over"}}, `"text":"completed in `},
+		"a long message, of which a task would keep the memory": {true, "tools/call", args{"name": "run_bash", "arguments": args{"code": "sleep 0.2; echo over", "env": strings.Repeat("x", room.Small)}}, `"text":"completed in `},
+		"a short tool":       {true, "tools/call", args{"name": "list_sessions"}, `"text":"`},
+		"undeclared":         {false, "tasks/get", args{"taskId": "task-x"}, `"code":-32021`},
+		"unknown":            {true, "tasks/get", args{"taskId": "task-x\x01"}, `"code":-32602,"message":"Invalid params: there is no task`},
+		"unknown, to cancel": {true, "tasks/cancel", args{"taskId": "task-x"}, `"code":-32602`},
+		"unknown, to update": {true, "tasks/update", args{"taskId": "task-x", "inputResponses": args{}}, `"code":-32602`},
+		"no id":              {true, "tasks/get", args{}, `"code":-32602`},
+		"a number":           {true, "tasks/get", args{"taskId": 5}, `"code":-32602`},
+		"no such method":     {true, "tasks/list", args{}, `"code":-32601`},
+		"discovered":         {true, "server/discover", args{}, TasksExtension},
 	} {
 		_, _, whole := c.modern(test.declares, test.method, test.params)
 		should.Contain(t, whole, test.want, "%s", name)
@@ -197,3 +200,21 @@ func TestOneRunIsOneTask(t *testing.T) {
 	c.modern(true, "tasks/cancel", args{"taskId": called.TaskID})
 	c.until(taskCancelled, called.TaskID)
 }
+
+// The answer of a task has the pictures of its run, though the request that began it was answered before.
+func TestATaskHasPictures(t *testing.T) {
+	c := newPoller(t)
+	pipe := filepath.Join(t.TempDir(), "go-on")
+	must.OK(t, syscall.Mkfifo(pipe, 0o600))
+	code := fmt.Sprintf("import base64\nclass P:\n    def _repr_png_(self): return base64.b64decode('%s')\nopen(%q).read()\nP()", onePixel, pipe)
+	run, _, _ := c.modern(true, "tools/call", args{"name": "run_python_code", "arguments": args{"code": code}})
+	wait, _, whole := c.modern(true, "tools/call", args{"name": "wait_for_run", "arguments": args{"run_id": strings.Replace(run.TaskID, taskPrefix, runs.RunPrefix, 1)}})
+	must.Hold(t, wait.TaskID != run.TaskID && wait.TaskID != "", "the wait is no task of its own: %s", whole)
+	must.OK(t, os.WriteFile(pipe, []byte("\n"), 0))
+	for _, id := range []string{wait.TaskID, run.TaskID} {
+		_, whole := c.until(taskCompleted, id)
+		should.Contain(t, whole, `"mimeType":"image/png"`, id)
+	}
+}
+
+const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

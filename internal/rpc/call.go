@@ -14,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
@@ -33,6 +34,7 @@ type Call struct {
 	Message   json.RawMessage // for mcp-go
 	Arguments json.RawMessage // the large arguments that Message lacks, nil for none
 	Token     json.RawMessage // of its progress, as sent; nil for none
+	Bytes     int64           // the estimated memory of the message until it is answered
 	// Notify sends a line about the progress, without waiting. Not nil if there is a token.
 	Notify func(line []byte)
 	// Begin begins the answer, if it is a stream of events: the handler starts to work. Nil if it is none.
@@ -51,7 +53,7 @@ type Call struct {
 
 // NewCall returns the call of a request after its id was parsed. Its slices lie in the envelope's message.
 func NewCall(e *Envelope, id ID) Call {
-	c := Call{ID: id, Method: e.Method(), Message: e.Message(), Arguments: e.largeArguments(), outcome: &outcome{id: id, came: time.Now()}}
+	c := Call{ID: id, Method: e.Method(), Message: e.Message(), Arguments: e.largeArguments(), Bytes: e.MemoryBytes(), outcome: &outcome{id: id, came: time.Now()}}
 	if token, err := ParseID(e.ProgressToken); err == nil {
 		c.Token = token.Raw // a token may be any value that an id may be
 	}
@@ -69,6 +71,12 @@ func WithCall(ctx context.Context, c *Call) context.Context {
 func callFrom(ctx context.Context) *Call {
 	c, _ := ctx.Value(callKey{}).(*Call)
 	return c
+}
+
+// IsLong reports whether the message of ctx's call takes more memory than a small share of its server's.
+func IsLong(ctx context.Context) bool {
+	c := callFrom(ctx)
+	return c != nil && c.Bytes > room.Small
 }
 
 // Settled reports that the call of ctx took its place in the order that matters to it, so that the next call's handler may start, if the

@@ -13,8 +13,7 @@ import (
 // call is a request that runs on a goroutine of its own, or waits to.
 type call struct {
 	rpc.Call
-	bytes   int64 // its memory
-	stream  bool  // stays open at the client's will and takes no one's turn
+	stream  bool // stays open at the client's will and takes no one's turn
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	lane    lane
@@ -101,7 +100,7 @@ func (c *calls) add(a *call) error {
 		return err
 	}
 	c.inFlight[a.ID.Key] = a
-	c.bytes += a.bytes
+	c.bytes += a.Bytes
 	if a.stream || len(c.active)-c.streams < c.maxRunning {
 		c.activate(a)
 	} else {
@@ -120,7 +119,7 @@ func (c *calls) refusal(a *call) error {
 		return errInFlight
 	case a.stream && c.streams >= maxStreams, !a.stream && len(c.queue) >= c.maxQueued:
 		return errBusy
-	case c.bytes > 0 && c.bytes+a.bytes > c.maxBytes:
+	case c.bytes > 0 && c.bytes+a.Bytes > c.maxBytes:
 		return errTooMuch
 	}
 	return nil
@@ -146,7 +145,7 @@ func (c *calls) done(a *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.active, a)
-	c.bytes -= a.bytes
+	c.bytes -= a.Bytes
 	if a.stream {
 		c.streams--
 	}
@@ -192,7 +191,7 @@ func (c *calls) remove(id rpc.ID) *call {
 	delete(c.inFlight, id.Key)
 	if i := slices.Index(c.queue, a); i >= 0 {
 		c.queue = slices.Delete(c.queue, i, i+1)
-		c.bytes -= a.bytes
+		c.bytes -= a.Bytes
 	}
 	return a
 }

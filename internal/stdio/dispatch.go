@@ -72,7 +72,6 @@ func (l *loop) call(e *rpc.Envelope, id rpc.ID, method string) {
 	if l.opts.InOrder && method == string(mcp.MethodToolsCall) {
 		c.settled, c.Settle = make(chan struct{}), c.letNext
 	}
-	c.bytes = e.MemoryBytes()
 	c.ctx, c.cancel = context.WithCancelCause(rpc.WithCall(l.ctx, &c.Call))
 	err := l.calls.add(c)
 	switch {
