@@ -45,8 +45,9 @@ const (
 	ruleCalls = "calls of a run"
 )
 
-// call makes a call, and returns the raw result and whether the tool promises structure. rule names the rule that refused it.
-func (all *Servers) call(ctx context.Context, a asked) (result json.RawMessage, structured bool, rule string, err error) {
+// call makes a call, and returns the raw result and whether the tool promises structure. rule names the rule that refused it. answer is the
+// capture of ctx.
+func (all *Servers) call(ctx context.Context, a asked, answer *capture) (result json.RawMessage, structured bool, rule string, err error) {
 	s, err := all.find(a.Server)
 	if err != nil {
 		return nil, false, "", err
@@ -84,8 +85,7 @@ func (all *Servers) call(ctx context.Context, a asked) (result json.RawMessage, 
 	}
 	request := mcp.CallToolRequest{}
 	request.Params.Name, request.Params.Arguments = t.Name, a.Arguments
-	asking, answer := withCapture(ctx)
-	if _, err := conn.client.CallTool(asking, request); err != nil {
+	if _, err := conn.client.CallTool(ctx, request); err != nil {
 		return nil, false, "", s.callError(ctx, conn, answer, err)
 	}
 	s.works()

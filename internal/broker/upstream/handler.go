@@ -101,8 +101,10 @@ func (all *Servers) serveCall(w http.ResponseWriter, r *http.Request) {
 		return // the code is gone
 	}
 	sent := int64(0)
+	ctx, answer := all.withCapture(r.Context())
+	defer answer.release()
 	if a, sent, err = readCall(r); err == nil {
-		result, structured, rule, err = all.call(r.Context(), a)
+		result, structured, rule, err = all.call(ctx, a, answer)
 	}
 	release()
 	all.options.Log.Add(netlog.Entry{

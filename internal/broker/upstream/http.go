@@ -27,7 +27,7 @@ func (t httpTransport) SendRequest(ctx context.Context, request transport.JSONRP
 		}
 		return nil, err
 	}
-	return captured(ctx, response), nil
+	return captured(ctx, response)
 }
 
 func (t httpTransport) over() <-chan struct{} { return nil } // only a request tells

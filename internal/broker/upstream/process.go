@@ -174,7 +174,7 @@ func (l *stderrLog) Write(part []byte) (int, error) {
 func (p *process) SendRequest(ctx context.Context, request transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
 	response, err := p.Stdio.SendRequest(ctx, request)
 	if err == nil {
-		return captured(ctx, response), nil
+		return captured(ctx, response)
 	}
 	if ctx.Err() == nil { // the process is over, or will be: the library does not say why
 		select {

@@ -330,10 +330,11 @@ func (s *server) readList(ctx context.Context, conn *connection) (*toolList, err
 	list := &toolList{}
 	seen := make(map[string]bool)
 	cursor, read := "", 0
+	asking, answer := s.all.withCapture(ctx)
+	defer answer.release()
 	for range maxPages {
 		request := mcp.ListToolsRequest{}
 		request.Params.Cursor = mcp.Cursor(cursor)
-		asking, answer := withCapture(ctx)
 		if _, err := conn.client.ListToolsByPage(asking, request); err != nil {
 			return nil, s.callError(ctx, conn, answer, err)
 		}

@@ -158,31 +158,43 @@ func (all *Servers) allowed(server string, t tool) bool {
 
 // capture takes a request's raw answer out of the client library, which would decode it, and round its numbers.
 type capture struct {
+	gate   *semaphore.Weighted
+	held   int64 // bytes of long results, which the gate counts until release
 	result json.RawMessage
 	err    *mcp.JSONRPCErrorDetails
 }
 
+// release gives the room of the results back.
+func (c *capture) release() { c.gate.Release(c.held) }
+
 type captureKey struct{}
 
-func withCapture(ctx context.Context) (context.Context, *capture) {
-	c := &capture{}
+func (all *Servers) withCapture(ctx context.Context) (context.Context, *capture) {
+	c := &capture{gate: all.gate}
 	return context.WithValue(ctx, captureKey{}, c), c
 }
 
-// captured gives a response to the request's capture, and the library an empty one in its place.
-func captured(ctx context.Context, response *transport.JSONRPCResponse) *transport.JSONRPCResponse {
+// captured gives a response to the request's capture, and the library an empty one in its place. Others' long messages are read only when
+// there is room beside the long results of all captures: the gate's places are given in the order in which they were asked for.
+func captured(ctx context.Context, response *transport.JSONRPCResponse) (*transport.JSONRPCResponse, error) {
 	c, is := ctx.Value(captureKey{}).(*capture)
 	if !is {
-		return response
+		return response, nil
 	}
 	if response.Error != nil {
 		c.err = response.Error
-		return response
+		return response, nil
+	}
+	if bytes := min(int64(len(response.Result)), heldBytes); bytes > usualLength {
+		if c.gate.Acquire(ctx, bytes) != nil {
+			return nil, context.Cause(ctx)
+		}
+		c.held += bytes
 	}
 	c.result = response.Result
 	empty := *response
 	empty.Result = json.RawMessage(`{"content":[],"tools":[]}`)
-	return &empty
+	return &empty, nil
 }
 
 // countedRuns limits the counted runs of a session, the newest: no more go on at a time.
