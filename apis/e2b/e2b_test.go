@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -475,6 +476,22 @@ func TestTemplatesThatInstallNothing(t *testing.T) {
 	status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": "mine"}`))
 	must.Hold(t, status == 201 && json.Unmarshal([]byte(text), &b.made) == nil, "%d %s", status, text)
 	should.Contain(t, b.execute("import os; os.environ['FROM_TEMPLATE']", ""), "yes")
+	build := func(name string) (int, string) {
+		return b.do("POST", "/e2b/v2/templates/"+name+"/builds/1", []byte("{"+step("USER", user)+"}"))
+	}
+	for i := range maxTemplates - 1 {
+		build(fmt.Sprint("t", i))
+	}
+	status, text = build("more")
+	should.Hold(t, status == 429 && strings.Contains(text, "DELETE"), "one more than there may be: %d %s", status, text)
+	for _, want := range []int{204, 404} {
+		status, text = b.do("DELETE", "/e2b/templates/t0", nil)
+		should.Hold(t, status == want, "a template is deleted: %d %s", status, text)
+	}
+	for _, name := range []string{"mine", "more", "mine"} {
+		status, text = build(name)
+		should.Hold(t, status == 202, "%s, where there is room: %d %s", name, status, text)
+	}
 }
 
 func TestLongCommands(t *testing.T) {
@@ -504,6 +521,21 @@ func TestLongCommands(t *testing.T) {
 	} {
 		_, told = run(process)
 		should.Contain(t, told, codeInvalid)
+	}
+}
+
+// The list of programs shows no start over maxListed: it would be held for as long as the program runs, and be written whole for each list.
+func TestALongStartIsListedShort(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, apis.NewSeal(), nil))
+	for at, length := range []int{10, maxListed} {
+		argument := strings.Repeat("x", maxArgument/2)
+		args := append([]string{"600"}, slices.Repeat([]string{argument}, length*2/maxArgument)...)
+		request := string(done(json.Marshal(map[string]any{"process": map[string]any{"cmd": "sh", "args": append([]string{"-c", "sleep 600"}, args...), "envs": map[string]string{"A": "1"}}})))
+		_, next := b.stream("/process.Process/Start", request) //nolint:bodyclose // it ends with the test
+		next()
+		status, list := b.in("POST", "/process.Process/List", `{}`)
+		should.Hold(t, status == 200 && strings.Contains(list, `"cmd":"sh"`) && len(list) < 2*maxListed && strings.Count(list, "sleep 600") == 1, "%d: %d %.300s", at, status, list)
 	}
 }
 

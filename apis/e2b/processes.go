@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -31,7 +32,8 @@ const (
 	maxClients  = 16      // that follow one program
 	queued      = 16      // pieces of output for a client, before the program waits for it
 	maxArgument = 16 << 10
-	maxCommand  = 1 << 20 // bytes of a shell's command, which is no argument then
+	maxListed   = 64 << 10 // bytes of a program's arguments and environment that the list of programs shows
+	maxCommand  = 1 << 20  // bytes of a shell's command, which is no argument then
 	// readCommand has a shell run the command in a file as if it were this one.
 	readCommand = "c=$(cat -- \"$1\"); rm -f -- \"$1\"; shift; eval \"unset c\n$c\""
 )
@@ -121,6 +123,14 @@ type (
 	}
 )
 
+// listed returns the part of a program's start that is kept while it runs.
+func (p processConfig) listed() processConfig {
+	if len(web.Encode(p)) > maxListed {
+		return processConfig{Command: text.Shorten(p.Command, maxText), Dir: p.Dir}
+	}
+	return p
+}
+
 // realPath is the path in the container that a client means: relative ones are of its home.
 func realPath(given string) string {
 	if given == "~" {
@@ -208,7 +218,7 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &program{Program: started, config: r.Process, tag: r.Tag, pty: r.PTY != nil, ended: make(chan struct{}), clients: make(map[*client]bool)}
+	p := &program{Program: started, config: r.Process.listed(), tag: r.Tag, pty: r.PTY != nil, ended: make(chan struct{}), clients: make(map[*client]bool)}
 	if r.PTY == nil && r.Stdin != nil && !*r.Stdin {
 		p.closed.Store(true)
 		go func() { _ = started.CloseInput(context.WithoutCancel(ctx)) }() // which is not known before what is printed was received

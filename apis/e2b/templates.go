@@ -137,8 +137,8 @@ func (c *call) buildTemplate() error {
 		return httpError(err)
 	}
 	file := c.templateFile(name)
-	if all, _ := os.ReadDir(filepath.Dir(file)); len(all) >= maxTemplates {
-		return refuse(http.StatusTooManyRequests, "there may be %d templates", maxTemplates)
+	if all, _ := os.ReadDir(filepath.Dir(file)); len(all) >= maxTemplates && c.template(name) == nil {
+		return refuse(http.StatusTooManyRequests, "there are %d templates, as many as there may be: delete one (DELETE /templates/NAME), or build one of them anew", maxTemplates)
 	}
 	if os.MkdirAll(filepath.Dir(file), 0o700) != nil || state.WriteFile(file, web.Encode(env)) != nil {
 		return refuse(http.StatusInternalServerError, "the template cannot be recorded")
@@ -167,5 +167,12 @@ func (s *server) templateRoutes(add router) {
 	add("POST", "/v3/templates", "new_template", rest.RunTool, "Name a template.", (*call).newTemplate)
 	add("POST", "/v2/templates/{template}/builds/{build}", "build_template", rest.RunTool, "Check what a template asks for.", (*call).buildTemplate)
 	add("GET", "/templates/{template}/builds/{build}/status", "template_status", list, "Tell that a template is ready.", ready)
+	add("DELETE", "/templates/{template}", "delete_template", rest.RunTool, "Delete a template.", func(c *call) error {
+		name := c.r.PathValue("template")
+		if !templateName.MatchString(name) || os.Remove(c.templateFile(name)) != nil {
+			return refuse(http.StatusNotFound, "template %q not found", text.Shorten(name, maxQuoted))
+		}
+		return c.answer(http.StatusNoContent, nil)
+	})
 	add("GET", "/templates/aliases/{template}", "find_template", list, "Tell whether there is a template.", ready)
 }
