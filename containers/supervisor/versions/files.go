@@ -35,11 +35,11 @@ const (
 
 // files is the work directory as it was behind the last run.
 type files struct {
-	dir       int // a descriptor
-	mounts    []*mount
-	now       map[string]*entry
-	dirty     map[string]bool // paths whose entries the log does not have
-	round     int             // of looking
+	dir    int // a descriptor
+	mounts []*mount
+	now    map[string]*entry
+	dirty  map[string]bool // paths whose entries the log does not have
+	round  int             // of looking
 }
 
 // change is what was at a path; nothing if Was is nil.
