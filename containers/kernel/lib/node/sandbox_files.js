@@ -77,14 +77,15 @@ function missing(file) {
 }
 
 const made = new Map(); // views by their files as they were
+const told = new Set(); // notes
 
 /** makeView has the view of a path made by Python's sandbox_guesses.py, which asks this DuckDB, and is its name. Notes are told once. */
 async function makeView(connection, file, query, temporary, whole) {
-  const wants = (query.match(/(?<!\()\*|\bcolumns\b|\bdescribe\b|\bsummarize\b|\bfilename\b/gi) ?? []).map((word) => word[0].toLowerCase()).join('');
+  const wants = (query.match(/(?<!\()\*|\bcolumns\b|\bdescribe\b|\bsummarize\b|\bfilename\b/gi) ?? []).map((word) => word[0].toLowerCase()).filter((word) => word === 'f' || /json/i.test(file)).join('');
   const state = JSON.stringify([file, wants, whole, ...(/[*?[]/.test(file) ? fs.globSync(file) : [file]).map((each) => [each, fs.statSync(each).size, fs.statSync(each).mtimeMs])]);
   const { error, views = [], notes = [] } = made.get(state) ?? (await guesses(connection, [file, wants, temporary, whole]));
   if (error) throw new Error(error);
-  for (const note of made.has(state) ? [] : notes) console.error(`note: ${note}`);
+  for (const note of notes) if (!told.has(note) && told.add(note)) console.error(`note: ${note}`);
   if (!views.at(-1)?.includes(FOLDER)) made.set(state, { views });
   for (const statement of views) await connection.run(statement);
   return views.length > 0 && `${quoted(file)}.${quoted(path.basename(file).split('.')[0])}`;

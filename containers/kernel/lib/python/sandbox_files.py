@@ -195,7 +195,7 @@ def _query(query, params, max_rows, tables, folder):
 
 def _view(con, path, query, folder, whole):
     """Makes the view of a path. Its notes are told once as long as the files are the same."""
-    wants = _guesses.wants(query)
+    wants = _guesses.wants(query, path)
     state = path, wants, tuple((each, _os.stat(each).st_size, _os.stat(each).st_mtime_ns) for each in sorted(_glob.glob(path)) or [path])
     statements = _made.get((state, True)) or _made.get((state, whole)) or ()
     if not statements or _FOLDER in statements[-1]:  # of a copy that is gone

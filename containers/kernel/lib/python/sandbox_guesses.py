@@ -31,9 +31,10 @@ _DATE = _re.compile(r"\d\d?(\D)\d\d?(\D)(\d{4}|\d\d)(?:(\D+)\d\d?:\d\d(:\d\d)?(\
 _NUMBERS = {"BIGINT", "DOUBLE", "HUGEINT"}
 
 
-def wants(query):
-    """The parts of a statement that decide about its views: all columns, and the name of the file."""
-    return "".join(sorted({found[:1].lower() for found in _re.findall(r"(?<!\()\*|\bcolumns\b|\bdescribe\b|\bsummarize\b|\bfilename\b", query, _re.I)}))
+def wants(query, path):
+    """The parts of a statement that decide about a view: the name of the file, and all columns of JSON."""
+    found = "".join(sorted({found[:1].lower() for found in _re.findall(r"(?<!\()\*|\bcolumns\b|\bdescribe\b|\bsummarize\b|\bfilename\b", query, _re.I)}))
+    return found if "json" in path.lower() else "f" * ("f" in found)
 
 
 def views(ask, path, asked, folder, whole):
@@ -145,9 +146,9 @@ def _csv_of(ask, path, folder, whole, notes):
         found.columns += [_Column("column%d" % n, "VARCHAR") for n in range(len(found.columns), int(widest or 0))]
     if found.padded:
         notes.append("lines of %s have fewer fields than others, and NULL for them: read_csv(%s, delim=chr(1), quote='', header=false) has the lines as they are" % (path, text(path)))
-    elif found.skip or found.comment:
-        left = "that begin with %s" % found.comment if found.comment else "the first %d" % found.skip
-        notes.append("lines of %s were left out, %s: read_csv(%s, delim=chr(1), quote='', comment='', skip=0, header=false) has them" % (path, left, text(path)))
+    elif not found.is_sure(first):
+        left = "those that begin with %s were" % found.comment if found.comment else "the first %d were" % found.skip if found.skip else "delimiters may be"
+        notes.append("of the lines of %s %s left out: read_csv(%s, delim=chr(1), quote='', comment='', skip=0, header=false) has them as they are" % (path, left, text(path)))
     reader = "read_csv(%s, %s)" % (text(source), found.options())
     _choose_forms(ask, reader, found.columns, whole, notes, path, "csv")
     if whole:
@@ -177,7 +178,7 @@ class _Sniffed:
     def options(self):
         columns = ", ".join("%s: 'VARCHAR'" % text(column.title) for column in self.columns)
         told = (text(each) for each in (self.delimiter, self.quote, self.escape, self.comment))
-        return "auto_detect=false, delim=%s, quote=%s, escape=%s, comment=%s, skip=%d, header=%s, columns={%s}%s" % (*told, self.skip, str(self.header).lower(), columns, self.extra)
+        return "auto_detect=false, delim=%s, quote=%s, escape=%s, comment=%s, skip=%d, header=%s, columns={%s}%s%s" % (*told, self.skip, str(self.header).lower(), columns, self.extra, ", parallel=false" if self.padded else "")
 
 
 def _fields(line, delimiter, quote):

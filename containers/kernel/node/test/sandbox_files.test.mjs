@@ -16,6 +16,8 @@ describe('a statement is for files', () => {
     "select 1 from t JOIN 'b.jsonl' USING (id)",
     "with x as (select * from '*.csv.gz') select * from x",
     "select * from t, 'a.csv' a",
+    "select * from read_csv('a.csv', dateformat='%d.%m.%y') a",
+    "select * from read_json(['a.json', 'b.json'])",
   ]) {
     test(query, () => assert.deepEqual(choose(query, ''), { files: true }));
   }
