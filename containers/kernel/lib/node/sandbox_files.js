@@ -41,7 +41,7 @@ function find(query, alone = []) {
     const file = token[0] === "'" ? token.slice(1, -1).replaceAll("''", "'") : '';
     if (token === '(' || token === '[') inside.push({ word: last, from: false, reader: (level.from && READER.test(last)) || (token === '[' && level.reader && last === '(') });
     else if ((token === ')' || token === ']') && inside.length > 1) inside.pop();
-    else if ((reads || (level.reader && '([,'.includes(last))) && [NAME, OTHER].some((form) => form.test(file))) {
+    else if ((reads || (level.reader && '([,'.includes(last) && !file.includes('://'))) && [NAME, OTHER].some((form) => form.test(file))) {
       files.push(file);
       if (reads) alone.push({ file, index, end: index + token.length });
     }

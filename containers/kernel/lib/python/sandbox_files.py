@@ -51,7 +51,7 @@ def find(query, views=False):
             inside.append([last, False, level[1] and bool(_READER.fullmatch(last)) or token == "[" and level[2] and last == "("])
         elif token in ")]" and len(inside) > 1:
             inside.pop()
-        elif path and (reads or level[2] and last in "([,") and (_NAME.search(path) or _OTHER.search(path)):
+        elif path and (reads or level[2] and last in "([," and "://" not in path) and (_NAME.search(path) or _OTHER.search(path)):
             files.append(path)
             if reads:
                 alone.append((match.span(), path))
