@@ -177,10 +177,10 @@ func earlierMarks(folder string) (m Marks) {
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		one := by[name]
 		for run := range now.Variables { // of a checkpoint all are known
-			one.Variables[run] = one.Variables[run]
+			one.Variables[run] = one.Variables[run] || false
 		}
 		for run := range now.Files {
-			one.Files[run] = one.Files[run]
+			one.Files[run] = one.Files[run] || false
 		}
 		m = append(m, *one)
 	}

@@ -66,7 +66,7 @@ func (i *Interpreter) GoBack(ctx context.Context, m protocol.Request, anyhow boo
 	if answer.Checkpoint != nil && m.Type == "" {
 		for _, l := range i.Went(answer) {
 			if other := i.Interpreters[l]; other != nil && slices.Contains(answer.Checkpoint.Languages, string(l)) {
-				other.use(k.Container.Kernel(l))
+				other.use(k.Kernel(l))
 				other.found()
 			}
 		}
