@@ -80,7 +80,7 @@ class Kernel:
             "concurrent.futures.process": self._hook_pools,
             "concurrent.futures.thread": self._hook_pools,
             "logging": self.notices.hook_logging,
-            "duckdb": lambda module: import_seldom("libraries").note_connections(module),
+            "duckdb": self._hook_duckdb,
             "matplotlib.figure": lambda module: hook_savefig(module, self.displays.before_saving, self.displays.note_saved),
             "matplotlib.pyplot": self._hook_pyplot,
             "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
@@ -135,6 +135,11 @@ class Kernel:
     def _hook_pyplot(self, module):
         """Its own pause() needs a window, or shows the figure and closes it."""
         module.pause = self.displays.pause
+
+    def _hook_duckdb(self, module):
+        import_seldom("libraries").note_connections(module)
+        if self.run_id is not None:
+            self.data_limit.watch()
 
     def _hook_pools(self, module):
         kind = getattr(module, "_WorkItem", None)
@@ -421,9 +426,14 @@ class Kernel:
         code = re.sub("\r\n?", "\n", message["code"].lstrip("\ufeff"))
         report = {"type": "done", "id": self.run_id}
         looked = not message.get("before") and import_seldom("looks").only_looks(self, code)
+        self.data_limit.renew()
+        if "duckdb" in sys.modules:
+            self.data_limit.watch()
         _, error = self._attempt(self._evaluate, code, message.get("before", ""))
         if self.is_child():
             self._end_child(error)
+        if isinstance(error, MemoryError):
+            self.data_limit.renew()  # for its description
         error = self._of_interrupt(error)
         linger = None if isinstance(error, (KeyboardInterrupt, OutOfMemory)) else message.get("linger_ms", 0) / 1000
         report["goes_on"], trouble = self._attempt(self._finish, linger)
@@ -443,6 +453,7 @@ class Kernel:
             close_quietly(fd)
         self.threads.end(self.event_loop.is_waiting())
         self.around.note_folder()
+        self.data_limit.unwatch()
         self.run_id = None
         self._send(report)
         self._attempt(self.heap.give_back)

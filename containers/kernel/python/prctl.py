@@ -1,6 +1,7 @@
 """System calls of a process for itself."""
 
 import os
+from _thread import allocate_lock, start_new_thread  # which threads.py does not know
 
 try:
     import ctypes
@@ -18,6 +19,7 @@ _PR_SET_DUMPABLE = 4
 # By machine: the system call clone, the argument for the address of the child's thread id, and its offset in glibc.
 _CLONE = {"x86_64": (56, 4, 720), "aarch64": (220, 5, 208)}
 _CLONE_FLAGS = 0x8000 | 0x200000 | 0x1000000 | 17  # CLONE_PARENT, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, SIGCHLD
+_RENEW_SECONDS = 0.01
 _LEAST = 32 << 20  # bytes left for the kernel's own work
 _MUCH = 64 << 20  # bytes that a kernel may grow by until it looks for free ones
 _STACK = 8 << 20  # bytes mapped for a thread by default
@@ -80,45 +82,65 @@ class Heap:
 
 
 class DataLimit:
-    """The soft limit of writable mappings: the session's memory plus the present mappings.
+    """The soft limit of writable mappings: the present ones, and the rest of nine tenths of the session's memory.
 
-    One allocation that could never be filled is a MemoryError then. Programs inherit it.
+    One allocation that could never be filled is a MemoryError then. Programs inherit it. Memory that is reserved and not used counts
+    only until the limit is renewed.
     """
 
     def __init__(self, memory_bytes):
         self.memory_bytes = memory_bytes if resource is not None else 0
-        self.bytes = memory_bytes + _pages()[1]
+        self.bytes = self.threads = self.counted = 0
         self.set = None
-        self.make_room(0)
+        self.lock = allocate_lock()
+        self.watched = ()  # locks: the first ends the thread that renews the limit, which gives the second back
+        self.renew()
+        os.register_at_fork(before=self.unwatch)
+
+    def renew(self):
+        with self.lock:
+            anonymous, mapped = _pages()
+            self.bytes, self.counted = mapped + max(_LEAST, self.memory_bytes // 10 * 9 - anonymous), self.threads
+            self._set()
 
     def make_room(self, threads):
-        """Adds the stacks of so many threads, of which hardly anything is used."""
+        """Adds the stacks of threads that were not there when it was renewed: hardly anything of them is used."""
+        with self.lock:
+            self.threads = threads
+            self._set()
+
+    def _set(self):
         if not self.memory_bytes:
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        if self.set in (None, soft):  # else code set its own
-            stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
-            self.set = self._set(self.bytes + threads * (stack if 0 < stack <= 4 * _STACK else _STACK), hard)
-
-    @staticmethod
-    def _set(limit, hard):
-        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        if self.set not in (None, soft):  # code set its own
+            return
+        stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+        limit = self.bytes + max(0, self.threads - self.counted) * (stack if 0 < stack <= 4 * _STACK else _STACK)
+        self.set = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         try:
-            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+            resource.setrlimit(resource.RLIMIT_DATA, (self.set, hard))
         except (OSError, ValueError):
             pass
-        return limit
 
-    def __enter__(self):
-        """Narrows it to the rest of nine tenths of the memory: the kernel's own work must not end it."""
-        if self.memory_bytes:
-            anonymous, mapped = _pages()
-            self.before = resource.getrlimit(resource.RLIMIT_DATA)
-            self._set(mapped + max(_LEAST, self.memory_bytes // 10 * 9 - anonymous), self.before[1])
+    def watch(self):
+        """Renews it again and again, until unwatch(): beside a library that reserves far more in one call than it uses."""
+        if self.memory_bytes and not self.watched:
+            self.watched = stop, ended = allocate_lock(), allocate_lock()
+            stop.acquire()
+            ended.acquire()
+            start_new_thread(self._watch, self.watched)
 
-    def __exit__(self, *_):
-        if self.memory_bytes:
-            self._set(*self.before)
+    def _watch(self, stop, ended):
+        while not stop.acquire(timeout=_RENEW_SECONDS):
+            self.renew()
+        ended.release()
+
+    def unwatch(self):
+        locks, self.watched = self.watched, ()
+        if locks:
+            locks[0].release()
+            locks[1].acquire()
 
 
 def _pages():

@@ -54,6 +54,30 @@ class Jumps(MemoryTest):
             self.assertEqual(self.kernel.run(code)["error"]["name"], "MemoryError")
         self.run_code("len(bytearray(%d))" % (MEMORY * 3 // 4))
 
+    def test_what_is_reserved_and_not_used_counts_for_one_run_only(self):
+        reserve = "import mmap\nkept = [*globals().get('kept', ()), mmap.mmap(-1, %d, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)]" % (MEMORY // 2)
+        for _ in range(4):
+            self.run_code(reserve)
+        self.run_code("big = bytearray(%d)" % (MEMORY // 2))
+        self.assertEqual(self.kernel.run("more = bytearray(%d)" % (MEMORY // 2))["error"]["name"], "MemoryError")
+
+    def test_what_duckdb_reserves_does_not_count(self):
+        code = "import os, sys\nsys.path.insert(0, '.')\nopen('duckdb.py', 'w').write(%r)\nimport duckdb\n" % (
+            "class DuckDBPyConnection: cursor = duplicate = None\nconnect = None"
+        )
+        code += (
+            "import mmap\nkept = []\nwhile len(kept) < 4:\n    try: kept.append(mmap.mmap(-1, %d, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))\n"
+            "    except OSError: pass" % (MEMORY // 2)
+        )
+        self.run_code(code)
+        self.run_code(code)
+        self.run_code("if os.fork() == 0: os._exit(len(os.listdir('/proc/self/task')))\nassert os.waitstatus_to_exitcode(os.wait()[1]) == 1")
+
+    def test_code_that_takes_more_and_more(self):
+        done = self.kernel.run("x = []\nwhile True: x.append(bytearray(8 << 20))")
+        self.assertEqual((done["error"]["name"], done["largest"][0]["name"]), ("MemoryError", "x"))
+        self.assertLess(int(self.run_code("sum(map(len, x))")["result"]), MEMORY)
+
     def test_many_threads(self):
         self.run_code(
             "import threading\ngo = threading.Event()\nthreads = [threading.Thread(target=go.wait) for _ in range(60)]\n"

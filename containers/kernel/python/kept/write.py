@@ -24,8 +24,8 @@ def freeze(kernel, message):
     answer = {"type": "frozen", "variables": 0, "bytes": 0, "why": ""}
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        with kernel.data_limit:
-            replace_file(path, freezing.write)
+        kernel.data_limit.renew()  # the kernel's own work must not end it
+        replace_file(path, freezing.write)
         answer.update(variables=freezing.kept, bytes=freezing.size)
     except OSError as e:
         answer["why"] = "the file cannot be written: %s" % (e.strerror or e)
