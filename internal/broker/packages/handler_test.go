@@ -73,6 +73,36 @@ func TestAPagePassesUnchangedAndItsFilesCome(t *testing.T) {
 	}
 }
 
+func TestAnIndexOfThisMachineThatNamesItsOwnAddress(t *testing.T) {
+	registry, index := npmregistry.Start(t), pypi.Start(t)
+	registry.Add(npmregistry.Package{Name: "demo", Version: "1.0.0"})
+	index.Add(pypi.Package{Name: "demo", Version: "1.0"})
+	index.Set(pypi.Knobs{Form: pypi.HTML})
+	own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Host = fmt.Sprint(r.Context().Value(http.LocalAddrContextKey))
+		r.Header.Del("X-Forwarded-Proto")
+		if !strings.HasPrefix(r.URL.Path, "/simple/") {
+			registry.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		index.ServeHTTP(answer, r)
+		w.Header().Set("Content-Type", "Text/HTML; Charset=UTF-8")
+		_, _ = w.Write(answer.Body.Bytes())
+	}))
+	t.Cleanup(own.Close)
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		w := start(t, packages.Rules{}, func(o *packages.Options) {
+			o.NPM = strings.Replace(own.URL, "127.0.0.1", host, 1)
+			o.PyPI = o.NPM + "/simple/"
+		})
+		page := get(t, w.here+"/npm/demo")
+		should.Hold(t, strings.Contains(page.body, `"https://npm.internal/demo/-/demo-1.0.0.tgz"`) && !strings.Contains(page.body, "127.0.0.1"), "page: %+v", page)
+		should.Equal(t, get(t, w.here+"/npm/demo/-/demo-1.0.0.tgz").status, http.StatusOK)
+		should.Equal(t, get(t, w.here+"/pypi/simple/demo/").kind, "text/html; charset=utf-8")
+	}
+}
+
 // Whatever a request says, an index is asked for the page of a name that is allowed, or for an address that such a page lists.
 func TestOnlyWhatIsListedIsFetched(t *testing.T) {
 	w := start(t, packages.Rules{Deny: []string{"evil"}, Mode: packages.On})

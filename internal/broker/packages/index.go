@@ -1,10 +1,12 @@
 package packages
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -120,6 +122,36 @@ func newSite(kind Ecosystem, setting, address string) (*site, error) {
 	}
 	s.shown = &shown
 	return s, nil
+}
+
+// translate writes a page anew in which the index's own address is on loopback: the container has its own.
+func (x *index) translate(page *os.File) error {
+	for _, s := range x.sites {
+		if s.shown.Host == s.base.Host {
+			continue
+		}
+		content, err := io.ReadAll(page)
+		if err != nil {
+			return err
+		}
+		port := ""
+		if s.base.Port() != "" {
+			port = ":" + s.base.Port()
+		}
+		for _, host := range []string{"127.0.0.1", "localhost", "[::1]"} {
+			content = bytes.ReplaceAll(content, []byte(s.base.Scheme+"://"+host+port+"/"), []byte(s.shown.Scheme+"://"+s.shown.Host+"/"))
+		}
+		if err := page.Truncate(0); err != nil {
+			return err
+		}
+		if _, err := page.WriteAt(content, 0); err != nil {
+			return err
+		}
+		if _, err := page.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hostPort is an address's host, with its port. Those of HTTP and HTTPS count as one.

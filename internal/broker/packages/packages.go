@@ -214,7 +214,9 @@ func (h *Handler) page(x *reply, name, accept string) (page *os.File, kind strin
 		return nil, "", nil, err
 	}
 	if give, gone := x.by.Memory.Take(x.r.Context(), room); gone == nil {
-		l, err = x.from.list(name, came, page)
+		if err = x.from.translate(page); err == nil {
+			l, err = x.from.list(name, came, page)
+		}
 		give()
 	}
 	if err == nil {
@@ -373,7 +375,7 @@ func (h *Handler) receive(over context.Context, x *reply, w fetching) (content *
 		return nil, came, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	came = origin{answer.Request.URL, answer.Header.Get("Content-Type")}
+	came = origin{answer.Request.URL, strings.ToLower(answer.Header.Get("Content-Type"))} // uv knows no other case
 	most := w.most
 	if w.size >= 0 {
 		most = min(most, w.size)
