@@ -8,11 +8,10 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"maps"
 	"os"
@@ -81,6 +80,9 @@ var (
 	errTooLarge = errors.New("they are too large to be written behind each run")
 )
 
+// seed is that of digests, which are compared in this process alone.
+var seed = maphash.MakeSeed()
+
 // freeze writes the changes of code.
 func (k *kernel) freeze(m message) error {
 	file, folder, err := k.createNew(m.Path)
@@ -89,13 +91,14 @@ func (k *kernel) freeze(m message) error {
 	}
 	defer func() { _ = unix.Close(folder); _ = file.Close() }()
 	var size int64
-	digest := sha256.New()
+	digest := maphash.Hash{}
+	digest.SetSeed(seed)
 	write := func(text string) {
 		if err == nil {
 			var n int
 			n, err = file.WriteString(text)
 			size += int64(n)
-			_, _ = io.WriteString(digest, text)
+			_, _ = digest.WriteString(text)
 		}
 	}
 	left := min(m.LimitBytes, maxSaved) - maxTrailer
@@ -158,7 +161,7 @@ func (k *kernel) freeze(m message) error {
 	for _, name := range slices.Sorted(maps.Keys(gone)) {
 		piece('g', name, "builtin unset -v "+name)
 	}
-	told := hex.EncodeToString(digest.Sum(nil))
+	told := strconv.FormatUint(digest.Sum64(), 16)
 	if size == int64(len(formatLine)) {
 		told = kernelproc.NewDigest
 	}
