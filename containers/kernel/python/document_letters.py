@@ -79,7 +79,7 @@ def letters(reader, source, title=""):
                     waiting.append((" / ".join(filter(None, (title, name or kind))), opener, data))
         except Exception as error:
             if len(waiting) == 1:
-                raise
+                raise Refused("too_large") if isinstance(error, RecursionError) else error
             yield f"[this letter cannot be read on: {type(error).__name__}: {str(error)[:200]}]\n"
 
 

@@ -317,6 +317,7 @@ class ReadsDocuments(unittest.TestCase):
             ("cut", gzip.compress(b"text" * 1000)[:-10], "application/gzip", "broken"),
             ("no text in it", gzip.compress(bytes(range(256))), "application/gzip", "unsupported"),
             ("another type", b"x", "application/x-npy", "unsupported"),
+            ("letters without end", b"Content-Type: message/rfc822\n\n" * 5_000, "message/rfc822", "too_large"),
             ("an archive that is no book", zipped(other="<x/>"), "application/epub+zip", "broken"),
             ("encrypted", encrypted, "application/x-ole-storage", "encrypted"),
         ):
