@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // talker is a client of all tools and resources.
@@ -30,8 +31,8 @@ type talker struct {
 	server *server.MCPServer
 }
 
-func newTalker(t *testing.T, change func(*Deps)) *talker {
-	c := &talker{newImpatient(t), server.NewMCPServer("t", "1", server.WithResourceCapabilities(true, true), server.WithToolHandlerMiddleware(rpc.RestoreArguments))}
+func newTalker(t *testing.T, change func(*Deps), more ...sandbox.Language) *talker {
+	c := &talker{newImpatient(t, more...), server.NewMCPServer("t", "1", server.WithResourceCapabilities(true, true), server.WithToolHandlerMiddleware(rpc.RestoreArguments))}
 	c.d.UploadBytes, c.d.DownloadBytes, c.d.ArtifactBytes = 1<<20, 1<<20, 40_000
 	change(c.d)
 	Register(c.server, c.d)

@@ -33,11 +33,11 @@ type impatient struct {
 	loses   error // why it does not read an answer; nil: it reads
 }
 
-func newImpatient(t *testing.T) *impatient {
+func newImpatient(t *testing.T, more ...sandbox.Language) *impatient {
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir, config.Host = enginetest.New(t), t.TempDir(), "host"
 	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{}
-	for _, l := range []sandbox.Language{sandbox.Bash, sandbox.Python} {
+	for _, l := range append(more, sandbox.Bash) {
 		config.Kernels[l] = sandbox.KernelConfig{Image: enginetest.Image, Interpreter: l.Info().Interpreter, Join: containers.Join()}
 	}
 	d := wrapDeps(t)

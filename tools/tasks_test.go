@@ -20,13 +20,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 // newPoller returns a client whose long calls become tasks at once.
-func newPoller(t *testing.T) *talker {
-	c := newTalker(t, func(d *Deps) { d.Asks = ask.New(ask.Options{}) })
+func newPoller(t *testing.T, more ...sandbox.Language) *talker {
+	c := newTalker(t, func(d *Deps) { d.Asks = ask.New(ask.Options{}) }, more...)
 	c.d.tasks.after = 0
 	return c
 }
@@ -203,7 +204,7 @@ func TestOneRunIsOneTask(t *testing.T) {
 
 // The answer of a task has the pictures of its run, though the request that began it was answered before.
 func TestATaskHasPictures(t *testing.T) {
-	c := newPoller(t)
+	c := newPoller(t, sandbox.Python)
 	pipe := filepath.Join(t.TempDir(), "go-on")
 	must.OK(t, syscall.Mkfifo(pipe, 0o600))
 	code := fmt.Sprintf("import base64\nclass P:\n    def _repr_png_(self): return base64.b64decode('%s')\nopen(%q).read()\nP()", onePixel, pipe)
