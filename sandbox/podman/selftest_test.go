@@ -64,7 +64,7 @@ type weakness struct {
 var weaknesses = [][]weakness{
 	{{name: "nothing"}},
 	{
-		{name: "no seccomp profile", broken: []string{"process_one", "seccomp", "sockets"}, spec: func(s *specgen.SpecGenerator) { s.SeccompProfilePath = "unconfined" }},
+		{name: "no seccomp profile", broken: []string{"process_one", "seccomp", "setuid", "sockets"}, spec: func(s *specgen.SpecGenerator) { s.SeccompProfilePath = "unconfined" }},
 		{name: "the host's name", broken: []string{"identity"}, spec: func(s *specgen.SpecGenerator) { s.UtsNS.NSMode, s.Hostname = specgen.Host, "" }},
 		{name: "larger files", broken: []string{"files"}, spec: func(s *specgen.SpecGenerator) { setRlimit(s, "fsize", 1<<30) }},
 		{name: "a larger tmpfs", broken: []string{"tmpfs"}, spec: func(s *specgen.SpecGenerator) {
@@ -81,7 +81,10 @@ var weaknesses = [][]weakness{
 		{name: "a way out without a policy", broken: []string{"way_out"}, wayOut: tunnel},
 	},
 	{
-		{name: "new privileges", broken: []string{"setuid"}, spec: func(s *specgen.SpecGenerator) { *s.NoNewPrivileges = false }},
+		// Process 1 takes them from programs as well.
+		{name: "new privileges", broken: []string{"setuid"}, spec: func(s *specgen.SpecGenerator) { *s.NoNewPrivileges = false }, program: []edit{
+			{"confine/confine.go", "err := Forbid()", "var err error"},
+		}},
 		{name: "root's group", broken: []string{"user"}, spec: func(s *specgen.SpecGenerator) { s.User, _, _ = strings.Cut(s.User, ":"); s.User += ":0" }},
 		{name: "core dumps", broken: []string{"core"}, spec: func(s *specgen.SpecGenerator) { setRlimit(s, "core", 1<<20) }},
 		{name: "nothing masked", broken: []string{"kernel_files"}, spec: func(s *specgen.SpecGenerator) { s.Mask, s.Unmask = nil, []string{"ALL"} }},
@@ -193,21 +196,24 @@ func build(t *testing.T, edits []edit) []byte {
 	return made
 }
 
-// giveProgram has the engine's containers started with a weaker supervisor beside what the engine weakens.
-func giveProgram(t *testing.T, edits []edit, engine *podman.Engine) {
+// giveProgram gives the engine's containers a weaker supervisor too.
+func (w weakness) giveProgram(t *testing.T, engine *podman.Engine) {
 	t.Helper()
 	files := must.Get(containers.Programs(runtime.GOARCH))(t)
 	files = slices.Clone(files)
 	for i := range files {
 		if files[i].Path == "supervisor" {
-			files[i].Content = build(t, edits)
+			files[i].Content = build(t, w.program)
 			files[i].Mode = 0o755 // a program that cannot be read cannot be looked into as it runs
 		}
 	}
 	volume := "csm-test-" + strings.ToLower(rand.Text()[:12])
 	must.OK(t, engine.FillVolume(t.Context(), testimage.BarePython(t), volume, files))
 	t.Cleanup(func() { _ = podman.Open(service.Options{}).Remove(context.Background(), nil, []string{volume}) })
-	engine.Weaken(func(s *specgen.SpecGenerator) { s.Volumes[2].Name = volume })
+	engine.Weaken(func(s *specgen.SpecGenerator) {
+		w.spec(s)
+		s.Volumes[2].Name = volume
+	})
 }
 
 // The self-test must tell of a sandbox that is weaker than it says, and of nothing else.
@@ -262,7 +268,7 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 	t.Cleanup(func() { _ = podman.Open(service.Options{}).Remove(context.Background(), nil, []string{sharedVolume}) })
 	weak.Weaken(w.spec)
 	if w.program != nil {
-		giveProgram(t, w.program, weak)
+		w.giveProgram(t, weak)
 	}
 	passed := map[string]string{"SECRET": "one that nobody may read", "TOKEN": theToken.placeholder}
 	masker := secrets.New(passed)

@@ -107,7 +107,7 @@ func TestTheLastChangeIsUndoneAfterSleep(t *testing.T) {
 	s.complete(python, object{"session_id": id, "code": "print(kept)"})
 	s.call("run_bash", object{"session_id": id, "code": "ls -A; ls /mnt/.state"}).wantText(t, "input\noutput\n", "versions")
 	s.call("close_session", object{"session_id": id, "keep_files": true})
-	s.call("restore_session", object{"session_id": id}).wantText(t, "): rm results.csv", "1 files restored", "variables are NOT, as before")
+	s.call("restore_session", object{"session_id": id}).wantText(t, "): rm results.csv", "1 files restored", "no run that was undone changed them")
 	s.call("run_bash", object{"session_id": id, "code": "cat results.csv"}).wantText(t, "gold")
 	s.call("restore_session", object{"session_id": id, "steps": 9}).wantText(t, "invalid_argument", "not 9", "rm results.csv")
 	s.call("restore_session", object{"run_id": "run-none", "session_id": id}).wantText(t, "run_not_found", "rm results.csv")
@@ -143,7 +143,7 @@ func TestCheckpoints(t *testing.T) {
 	set("1")
 	keep("clean data").wantText(t, `checkpoint "clean data" of session `+id+" has files, variables of Python, variables of")
 	set("2")
-	to(id, "clean data").wantText(t, "variables and files of session "+id+` are as at checkpoint "clean data"`, "undone, newest last")
+	to(id, "clean data").wantText(t, "variables of Python, JavaScript and Bash and files of session "+id+` are as at checkpoint "clean data"`, "undone, newest last")
 	state(id, "([1], '1')11")
 	s.call("run_bash", object{"session_id": id, "code": "ls"}).wantText(t, "bash-1\ndata.csv")
 
