@@ -108,7 +108,6 @@ func (k *settings) check(s *setting.Settings) error {
 	}
 	found.Wrong(s.EngineURL != "", "--engine-url %s has no effect with --engine %s, which --kubeconfig leads to; leave one of the two out", s.EngineURL, engineName)
 	found.Wrong(s.OCIRuntime != "", "--oci-runtime %s has no effect with --engine %s, where --runtime-class says what pods run in; leave one of the two out", s.OCIRuntime, engineName)
-	found.Wrong(len(s.Skills) > 0, "--skills %s has no effect with --engine %s, whose nodes do not see this machine's folders; put the skills into an image, or leave one of the two out", strings.Join(s.Skills, ","), engineName)
 	found.Wrong(k.Namespace != "" && !namespaceName.MatchString(k.Namespace), "--namespace %q is not a namespace's name: 1 to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit", k.Namespace)
 	for _, set := range []struct{ flag, value string }{{"storage-class", k.StorageClass}, {"runtime-class", k.RuntimeClass}} {
 		found.Wrong(set.value != "" && !objectName.MatchString(set.value), "--%s %q is not the name of a class: 1 to 253 of a-z, 0-9, - and ., beginning and ending with a letter or digit", set.flag, set.value)

@@ -35,7 +35,6 @@ func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
 
 		"--engine=kubernetes --engine-url=unix:///p":   "--engine-url unix:///p has no effect with --engine kubernetes",
 		"--engine=kubernetes --oci-runtime=runc":       "--oci-runtime runc has no effect with --engine kubernetes",
-		"--engine=kubernetes --skills=claude":          "--skills claude has no effect with --engine kubernetes",
 		"--engine=kubernetes --mount=/usr:usr":         "the machines of --engine kubernetes do not have this machine's folders",
 		"--engine=kubernetes --namespace=Mine":         "--namespace \"Mine\" is not a namespace's name",
 		"--engine=kubernetes --namespace=-a":           "is not a namespace's name",

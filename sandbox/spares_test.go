@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,30 +121,6 @@ func TestASpareFitsOnlyWhatItWasMadeFor(t *testing.T) {
 	// How long it lasts is no matter of its container.
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "short", Times: Times{IdleTimeout: time.Minute}})
 	should.Equal(t, placeOf(config, "short"), id, "a session with times of its own is at")
-}
-
-// A folder of skills changes while the server runs: what was made ahead with the earlier ones is no session's, and goes.
-func TestASpareWithEarlierSkillsIsReplaced(t *testing.T) {
-	e := newEngine(t)
-	config := spareConfig(t, e)
-	var skills atomic.Pointer[engine.Files]
-	config.Skills = skills.Load
-	m := newQuietManager(t, config)
-	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "first"})
-	id := readySpare(t, m)
-	skills.Store(&engine.Files{Hash: "new"})
-	mustRun(t, m, RunOptions{Code: "1", SessionID: "second"})
-	should.Equal(t, placeOf(config, "second"), "", "a session")
-	must.Soon(t, "another one is ready", func() bool { return readySpare(t, m) != id })
-	next := readySpare(t, m)
-	mustRun(t, m, RunOptions{Code: "1", SessionID: "third"})
-	should.Equal(t, placeOf(config, "third"), next, "a session")
-	for _, spec := range e.specs() {
-		if made := spec.Skills.Key(); strings.Contains(spec.Name, "first") && made != "" || strings.Contains(spec.Name, next) && made != "new" {
-			t.Errorf("%s was made with %q", spec.Name, made)
-		}
-	}
-	wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "first"}), "42") // it lives on
 }
 
 func TestASessionIsTakenUpAtItsPlace(t *testing.T) {

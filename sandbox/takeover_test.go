@@ -101,9 +101,6 @@ func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
 		"its container is gone": {func(t *testing.T, _ *Config, e *testEngine) {
 			_ = e.Remove(t.Context(), []string{other}, nil)
 		}, "not started", "kept"},
-		"it has other skills": {func(_ *testing.T, c *Config, _ *testEngine) {
-			c.Skills = func() *engine.Files { return &engine.Files{Hash: "new"} }
-		}, "not started", ""},
 		"it has other settings": {func(_ *testing.T, c *Config, _ *testEngine) { c.Limits.MemoryBytes += 8 << 30 }, "not started", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

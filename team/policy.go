@@ -111,7 +111,7 @@ func (p *policy) open(r *server.Running) (server.Principals, error) {
 
 // ofPrincipals are the settings allowed in a policy. The others belong to the whole server.
 var ofPrincipals = []string{
-	"memory-limit", "cpu-limit", "pids-limit", "mount", "skills", "pass-through-env",
+	"memory-limit", "cpu-limit", "pids-limit", "mount", "pass-through-env",
 	"run-timeout", "max-run-timeout", "soft-wait", "linger", "idle-timeout", "lifetime", "keep", "keep-limit", "keep-variables",
 	"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total", "calls-per-minute", "bytes-out-limit",
 	"output-limit", "images", "structured-content", "tools", "disable-tools",

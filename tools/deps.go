@@ -19,7 +19,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
@@ -51,8 +50,6 @@ type Deps struct {
 	NetworkLog *netlog.Log
 	// Store is where artifacts go besides. Nil: nowhere.
 	Store *Store
-	// Skills are the user's. Nil: there are none.
-	Skills *skills.Loader
 	// Databases are the connections of the SQL tools.
 	Databases *Databases
 	// UploadBytes is the most that upload_file takes as text or base64, DownloadBytes from an address or a folder

@@ -130,7 +130,6 @@ func describeToolServers(servers []string, how string) string {
 func (d *Deps) runCode(language kernel.LanguageInfo) tool {
 	config := d.Manager.Config()
 	description, code := codeTools[language.Language](d)
-	description = sentences(description, describeSkills(d.Skills))
 	number := map[string]any{"type": "number"}
 	none := func(*mcp.Tool) {}
 	dependencies, asCopy := none, none

@@ -70,11 +70,6 @@ type infoFields struct {
 	Network string        `json:"network"`
 	// ToolServers are the MCP servers with tools that code may call.
 	ToolServers []string `json:"tool_servers,omitempty"`
-	// Skills are those of new containers, SkillsLeftOut the folders that are not valid skills.
-	Skills        []skillFields   `json:"skills,omitempty"`
-	SkillsLeftOut []leftOutFields `json:"skills_left_out,omitempty"`
-	// SkillsMore is how many of both there was no room for.
-	SkillsMore int `json:"skills_more,omitempty"`
 	// ArtifactStore is where new files go besides, if there is such a place.
 	ArtifactStore string      `json:"artifact_store,omitempty"`
 	Limits        limitFields `json:"limits"`
@@ -167,9 +162,7 @@ func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFie
 		}
 		mounts = append(mounts, f)
 	}
-	skills, leftOut, more := skillsOf(d.Skills)
 	return infoFields{
-		Skills: skills, SkillsLeftOut: leftOut, SkillsMore: more,
 		SessionFields: FieldsOf(ctx, info), Mounts: mounts, Versions: info.Versions,
 		WorkDir: engine.WorkDir, InputDir: engine.WorkDir + "/input", OutputDir: engine.WorkDir + "/output",
 		Network: cmp.Or(d.Network, "none"), ToolServers: d.ToolServers, ArtifactStore: d.Store.name(ctx), Limits: d.limitsOf(ctx, info),

@@ -65,7 +65,7 @@ type Facts struct {
 	Token      string            `json:"token"`    // marks values of another session, or forged ones
 	PID        int               `json:"pid"`
 	Volume     string            `json:"volume"`    // of another session
-	Mounts     []string          `json:"mounts"`    // folders of the host that are meant to be there, and that of skills
+	Mounts     []string          `json:"mounts"`    // folders of the host that are meant to be there
 	Writable   []string          `json:"writable"`  // those of them that code may write to
 	Forgery    string            `json:"forgery"`   // the change to the session's snapshot
 	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them

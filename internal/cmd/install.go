@@ -240,8 +240,7 @@ func withCredentials(v pflag.Value) string {
 func fromAnywhere(f *pflag.Flag, value string) string {
 	kind := f.Annotations[setting.KindAnnotation]
 	isFile := len(kind) == 1 && slices.Contains([]string{"FILE", "FILES", "FOLDER", "FOLDERS"}, kind[0])
-	isWord := f.Name == "skills" && !setting.IsSkillPath(value)
-	if !isFile || isWord || value == "" || strings.HasPrefix(value, "~") || f.Name == "mount" { // a mount is never relative
+	if !isFile || value == "" || strings.HasPrefix(value, "~") || f.Name == "mount" { // a mount is never relative
 		return value
 	}
 	if absolute, err := filepath.Abs(value); err == nil {

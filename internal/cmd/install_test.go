@@ -32,18 +32,17 @@ func TestPathsInTheEntryAreAbsolute(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for given, want := range map[string]string{
-		"--mcp-servers=./servers.json":                      "--mcp-servers=DIR/servers.json",
-		"--skills=claude,./my-skills,project,a/b,~/c,/d,..": "--skills=claude,DIR/my-skills,project,DIR/a/b,~/c,/d," + filepath.Dir(dir),
-		"--allow-host-dir=data,/srv,~/x":                    "--allow-host-dir=DIR/data,/srv,~/x",
-		"--env-file=a.env,b.env":                            "--env-file=DIR/a.env,DIR/b.env",
-		"--mount=/a:b,rw,~/c:d":                             "--mount=/a:b,rw,~/c:d",
-		"--mount=/a:b,rw,undo,~/c:d,undo":                   "--mount=/a:b,rw,undo,~/c:d,undo",
-		"--project":                                         "--project=ro",
-		"--project=rw,undo":                                 "--project=rw,undo",
-		"--config=c.yaml":                                   "--config=DIR/c.yaml",
-		"--state-dir=state":                                 "--state-dir=DIR/state",
-		"--log-file=":                                       "--log-file=",
-		"--python-image=localhost/a/b":                      "--python-image=localhost/a/b",
+		"--mcp-servers=./servers.json":      "--mcp-servers=DIR/servers.json",
+		"--allow-host-dir=data,/srv,~/x,..": "--allow-host-dir=DIR/data,/srv,~/x," + filepath.Dir(dir),
+		"--env-file=a.env,b.env":            "--env-file=DIR/a.env,DIR/b.env",
+		"--mount=/a:b,rw,~/c:d":             "--mount=/a:b,rw,~/c:d",
+		"--mount=/a:b,rw,undo,~/c:d,undo":   "--mount=/a:b,rw,undo,~/c:d,undo",
+		"--project":                         "--project=ro",
+		"--project=rw,undo":                 "--project=rw,undo",
+		"--config=c.yaml":                   "--config=DIR/c.yaml",
+		"--state-dir=state":                 "--state-dir=DIR/state",
+		"--log-file=":                       "--log-file=",
+		"--python-image=localhost/a/b":      "--python-image=localhost/a/b",
 	} {
 		fs := server.Flags(nil)
 		must.OK(t, fs.Parse([]string{given}))

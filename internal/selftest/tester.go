@@ -67,9 +67,6 @@ func newTester(o Options) (*tester, error) {
 			t.facts.Writable = append(t.facts.Writable, place)
 		}
 	}
-	if c.Skills != nil && c.Skills() != nil {
-		t.facts.Mounts = append(t.facts.Mounts, engine.SkillsDir)
-	}
 	if err := t.layBait(); err != nil {
 		t.removeBait()
 		return nil, err

@@ -24,7 +24,6 @@ import (
 
 // Examine reports the abilities of this machine, and the settings without effect on it.
 func (p *Program) Examine(ctx context.Context, on engine.Engine, log *slog.Logger) doctor.Report {
-	skills := skillChecks(p.skillLoader(slog.New(slog.DiscardHandler))) // first, so that the log does not say it too
 	config := p.sandboxConfig(on, nil, log)
 	var look func(context.Context, doctor.Options) ([]doctor.Check, bool)
 	if local, is := on.(*podman.Engine); is {
@@ -49,7 +48,6 @@ func (p *Program) Examine(ctx context.Context, on engine.Engine, log *slog.Logge
 	report.Checks = append(report.Checks, secretChecks(&p.Network, p.Env.Lookup)...)
 	report.Checks = append(report.Checks, mountChecks(ctx, on, config.Mounts)...)
 	report.Checks = append(report.Checks, wheelChecks(p.Packages.Wheels)...)
-	report.Checks = append(report.Checks, skills...)
 	report.Checks = append(report.Checks, storeChecks(ctx, &p.ArtifactStore, p.Env.Lookup)...)
 	report.Checks = append(report.Checks, databaseChecks(ctx, &p.SQL, p.Env.Environ())...)
 	report.Checks = append(report.Checks, toolServerChecks(ctx, &p.ToolServers, p.Env.Lookup, log)...)

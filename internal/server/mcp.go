@@ -42,7 +42,6 @@ func self() mcp.Implementation {
 // newMCP puts the protocol's server together, and returns the dependencies of its tools. It touches neither the engine nor the disk.
 func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
 	config, way := box.Manager.Config(), box.egress
-	loader := p.skillLoader(log)
 	local, mounts := p.HTTP.Address == "" && p.tenant == "", config.Mounts
 	if !local {
 		mounts = nil
@@ -65,7 +64,7 @@ func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) 
 	own := p.Tools
 	deps := &own
 	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = box.Manager, config.Mask, box.databases, links, dirs, log
-	deps.Skills, deps.Local = loader, local
+	deps.Local = local
 	if local && p.Project != "" {
 		deps.MountProject = p.mountProject(box.Manager, log)
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setting"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
@@ -47,7 +46,6 @@ type Program struct {
 	enginePlace string
 	tenant      string          // the principal's Key; empty: the owner
 	hostLabel   string          // the result of HostLabel; empty: not made yet
-	skills      *skills.Loader  // nil: not made yet
 	logMask     *secrets.Masker // of everySecret; nil: not made yet
 }
 
@@ -114,7 +112,7 @@ func (p *Program) With(values map[string]any, may func(name string) bool) (*Prog
 	own := *p
 	var err error
 	own.Set, err = p.Set.With(values, may)
-	own.skills, own.Others, own.OnHangup = nil, nil, nil
+	own.Others, own.OnHangup = nil, nil
 	return &own, err
 }
 
@@ -253,14 +251,6 @@ func (p *Program) HostLabel() string {
 
 // headersBring reports whether the headers of requests may bring databases.
 func (p *Program) headersBring() bool { return p.HTTP.Address != "" && p.HTTP.HeaderCredentials }
-
-// skillLoader returns the loader of all skills, the same at each call; nil: none are configured.
-func (p *Program) skillLoader(log *slog.Logger) *skills.Loader {
-	if p.skills == nil {
-		p.skills = newSkills(p.Skills, p.Env.Lookup, log)
-	}
-	return p.skills
-}
 
 func (p *Program) folderOf(who principal.Principal) string {
 	if who.IsUser() {

@@ -147,7 +147,6 @@ func (p *Program) sandboxConfig(on engine.Engine, env map[string]string, log *sl
 	}
 	config := p.Sandbox
 	config.Engine, config.Kernels, config.Mounts, config.Logger = on, p.Kernels(), mounts, log
-	config.Skills = bringSkills(p.skillLoader(log))
 	config.Env, config.Mask = env, secrets.New(p.Network.WithSecrets(env, p.Env.Lookup))
 	config.Limits.FileBytes = min(config.Limits.FileBytes, config.VolumeBytes)
 	config.RunTimeout = min(config.RunTimeout, config.MaxRunTimeout)

@@ -227,6 +227,7 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		"a flag elsewhere":          {[]string{"--policy=x"}, nil, "code-sandbox-server has it"},
 		"a variable elsewhere":      {nil, map[string]string{"SANDBOX_POLICY": "x"}, "code-sandbox-server has it"},
 		"a key in a file elsewhere": {[]string{"--config", bad}, nil, "code-sandbox-server has it"},
+		"a flag that is gone":       {[]string{"--skills=claude"}, nil, "--mount ~/skills:skills"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := loadSettings(t, test.args, test.env)

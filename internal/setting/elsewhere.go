@@ -1,4 +1,4 @@
-// Settings of the other program.
+// Settings of the other program, and of earlier versions.
 
 package setting
 
@@ -23,26 +23,36 @@ var elsewhere = strings.Fields(`
 // Elsewhere returns the settings and the commands of ServerProgram that a program without its features refuses by naming it.
 func Elsewhere() (settings, commands []string) { return elsewhere, []string{"audit", "tokens"} }
 
-// notHere is the value of a setting of ServerProgram alone. It refuses each value.
-type notHere struct{}
-
-func (notHere) Set(string) error {
-	return errors.New("this program does not have this setting; " + ServerProgram + " has it, which takes all settings of this program too")
+// removed are settings of earlier versions, with what there is instead.
+var removed = map[string]string{
+	"skills": "this setting is gone: --mount ~/skills:skills lets code read a folder of skills in /mnt/data/mounts/skills; copy one out of a hidden folder, such as ~/.claude/skills, first",
 }
 
-func (notHere) String() string { return "" }
+// refused is the value of a setting that the program does not have, and says why. It refuses each value.
+type refused string
 
-const notHereType = "elsewhere"
+// Set returns the reason.
+func (why refused) Set(string) error { return errors.New(string(why)) }
+
+func (why refused) String() string { return "" }
+
+const refusedType = "refused"
 
 // Type names the value for descriptions of flags.
-func (notHere) Type() string { return notHereType }
+func (why refused) Type() string { return refusedType }
 
-// bindElsewhere declares the settings of ServerProgram that fs does not have; no help lists them.
-func bindElsewhere(fs *pflag.FlagSet) {
-	for _, name := range elsewhere {
+// bindRefused declares the settings of ServerProgram that fs does not have, and those of earlier versions; no help lists them.
+func bindRefused(fs *pflag.FlagSet) {
+	refuse := func(name, why string) {
 		if fs.Lookup(name) == nil {
-			fs.Var(notHere{}, name, "")
+			fs.Var(refused(why), name, "")
 			fs.Lookup(name).Hidden, fs.Lookup(name).NoOptDefVal = true, "on" // a switch takes no value
 		}
+	}
+	for _, name := range elsewhere {
+		refuse(name, "this program does not have this setting; "+ServerProgram+" has it, which takes all settings of this program too")
+	}
+	for name, why := range removed {
+		refuse(name, why)
 	}
 }

@@ -57,7 +57,7 @@ func (p *Set) Bind(fs *pflag.FlagSet) {
 		p.Groups = append(p.Groups, rows()...)
 	}
 	declare(fs, p.Groups)
-	bindElsewhere(fs)
+	bindRefused(fs)
 }
 
 // table returns the rows that fill fields of Settings.
@@ -205,7 +205,7 @@ func (l loading) loadFile() error {
 	var problems []error
 	for name, value := range values {
 		f := l.flags.Lookup(name)
-		if f == nil || f.Hidden && f.Value.Type() != notHereType || slices.Contains([]string{"env-file", "config", "help"}, name) {
+		if f == nil || f.Hidden && f.Value.Type() != refusedType || slices.Contains([]string{"env-file", "config", "help"}, name) {
 			problems = append(problems, fmt.Errorf("%s: there is no setting %q", l.Config, name))
 			continue
 		}

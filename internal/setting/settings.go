@@ -40,7 +40,6 @@ type Settings struct {
 	AllowHostDir []string
 	Mounts       mountList
 	Project      string // how the folder is mounted that a client works in: ro, rw or rw,undo; empty: it is not
-	Skills       []string
 
 	Network Network
 	Links   Links
@@ -88,8 +87,6 @@ func (s *Settings) validate(remote bool, lookup func(string) (string, bool)) err
 	found.Wrong(!slices.Contains([]string{"", "ro", "rw", "rw,undo"}, s.Project), "--project %q is none of ro, rw and rw,undo", s.Project)
 	found.Wrong(s.Project != "" && s.HTTP.Address != "", "--project has no effect with --http, whose clients are on other machines; name a folder with --mount")
 	found.Wrong(s.Project == "rw,undo" && s.Sandbox.UndoBytes <= 0, "--project=rw,undo: with --undo-limit 0 nothing is undone")
-	_, err = SkillPlaces(s.Skills, lookup)
-	found.Wrong(err != nil, "--skills: %w", err)
 	found = append(found, s.Links.check(s.HTTP.Address != ""))
 	for _, name := range slices.Concat(s.Tools.Enable, s.Tools.Disable) {
 		found.Wrong(!slices.Contains(tools.Names, name), "there is no tool %q; there are %s", name, strings.Join(tools.Names, ", "))

@@ -95,7 +95,6 @@ func (s *Settings) rows(engines []string) []Group {
 		Setting{"start-timeout", "DURATION", Duration(&c.StartTimeout), above0, 0, "how long a container may take to start"},
 		Setting{"mount", "FOLDERS", &s.Mounts, 0, 0, "folders of this machine that code may read in /mnt/data/mounts, HOSTDIR:NAME, with ,rw behind it to write to, and ,undo to undo that"},
 		Setting{"project", "MODE", &s.Project, 0, 0, "mount the folder that the client works in, if it names one (roots), as /mnt/data/mounts/project: ro, rw or rw,undo; alone: ro"},
-		Setting{"skills", "FOLDERS", &s.Skills, 0, 0, "folders with skills (SKILL.md) that code may read in /mnt/skills; also agents, claude, codex, copilot, cursor, gemini, opencode for theirs, and project"},
 		Setting{"pass-through-env", "NAMES", &s.PassThroughEnv, 0, 0, "names of environment variables for the code; their values are masked in answers"},
 	)
 	return []Group{engine, {"Sessions and answers", []Setting{

@@ -11,8 +11,6 @@ import (
 	"io"
 	"strings"
 	"time"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 )
 
 // Limits bounds one container. Zero means that the engine sets no limit of its own, which no production path uses.
@@ -44,7 +42,6 @@ type Spec struct {
 	Env     map[string]string
 	Limits  Limits
 	Mounts  []Mount
-	Skills  *Files // at SkillsDir; nil: none
 
 	// VolumeBytes is the intended size of the volume; the engine may end containers that write much more. Zero: unbounded.
 	VolumeBytes int64
@@ -106,24 +103,6 @@ type Mount struct {
 
 // MountsDir is the place of the host's folders in a container.
 const MountsDir = WorkDir + "/mounts"
-
-// Files are read-only files for containers, which an engine keeps once for each content.
-type Files struct {
-	Hash string // of all of them, in letters and digits
-	// Read returns them, or fails if one has just changed. Several goroutines may call it.
-	Read func() ([]containers.File, error) `json:"-"`
-}
-
-// Key identifies the content; empty: none.
-func (f *Files) Key() string {
-	if f == nil {
-		return ""
-	}
-	return f.Hash
-}
-
-// SkillsDir is the place of the user's skills in a container, each in a folder of its own.
-const SkillsDir = "/mnt/skills"
 
 // WorkDir is the place of the session's volume in every container.
 const WorkDir = "/mnt/data"

@@ -35,8 +35,6 @@ type Config struct {
 	Engine  engine.Engine
 	Kernels map[runs.Language]KernelConfig // the languages that exist
 	Mounts  []engine.Mount                 // folders of this machine that every container sees
-	// Skills returns the current skills for new containers. Nil, or a nil result: no skills.
-	Skills func() *engine.Files
 	// Env goes to the code alone: no container's configuration contains it.
 	Env map[string]string
 	// WayOut serves the code's egress. Nil: nothing listens in the containers.
@@ -73,14 +71,6 @@ type Config struct {
 func (c *Config) BoundFiles() {
 	c.VolumeBytes = runs.Below(c.Quota.DiskBytes, c.VolumeBytes)
 	c.Limits.FileBytes = runs.Below(c.Quota.DiskBytes, c.Limits.FileBytes)
-}
-
-// skills returns the current skills; nil: none.
-func (c *Config) skills() *engine.Files {
-	if c.Skills == nil {
-		return nil
-	}
-	return c.Skills()
 }
 
 // Containers returns the languages of each container of a session, in their order: those with one image share a container, which is

@@ -350,7 +350,6 @@ func (p *Place) Spec(languages []runs.Language, first runs.Language, image engin
 		Env:     p.environment(),
 		Limits:  p.Limits.Container(),
 		Mounts:  p.Config.Mounts,
-		Skills:  p.Config.skills(),
 
 		VolumeBytes: p.Config.VolumeBytes, Lasts: lasts, Ends: ends, Grace: grace,
 	}

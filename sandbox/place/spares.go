@@ -39,7 +39,6 @@ type spare struct {
 	*Place     // its record lists the settings of its containers by their names
 	Lock       *state.Lock
 	containers map[runs.Language]*kernel.Container // by the languages that name them
-	skills     map[runs.Language]string            // the keys of their skills, by engine.Files.Key
 	Growing    bool                                // a container comes up in it; under the spares' lock, as the containers
 }
 
@@ -126,7 +125,6 @@ func (p *spares) Prewarm(languages []runs.Language) {
 func (p *spares) fill() {
 	p.filling.Lock()
 	defer p.filling.Unlock()
-	p.dropOutdated()
 	for p.supply.Starts.Taken() == 0 { // a session that waits comes first, and then asks again
 		sp, language, err := p.missing()
 		if err == nil && sp != nil {
@@ -139,21 +137,6 @@ func (p *spares) fill() {
 			return
 		}
 	}
-}
-
-func (p *spares) dropOutdated() {
-	now := p.config.skills().Key()
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
-	p.Ready = slices.DeleteFunc(p.Ready, func(sp *spare) bool {
-		for _, made := range sp.skills {
-			if made != now {
-				p.discard(sp)
-				return true
-			}
-		}
-		return false
-	})
 }
 
 // missing returns the next spare to make a container in; nil: none is missing.
@@ -198,7 +181,7 @@ func (p *spares) open() (*spare, error) {
 func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 	return &spare{
 		Place: &Place{ID: id, Config: p.config, Supply: p.supply, Limits: &runs.Limits{Rules: &p.config.Rules}, Ctx: p.ctx},
-		Lock:  lock, containers: make(map[runs.Language]*kernel.Container), skills: make(map[runs.Language]string),
+		Lock:  lock, containers: make(map[runs.Language]*kernel.Container),
 	}
 }
 
@@ -206,12 +189,11 @@ func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 // session got a container.
 func (p *spares) grow(sp *spare, language runs.Language) error {
 	languages := sp.Config.ContainerOf(language)
-	skills := sp.Config.skills()
 	c, key, err := sp.start(languages, language, sp.Config.Kernels[language])
 	p.Mu.Lock()
 	sp.Growing = false
 	if name := languages[0]; err == nil {
-		sp.containers[name], sp.record.Settings[string(name)], sp.skills[name] = c, key, skills.Key()
+		sp.containers[name], sp.record.Settings[string(name)] = c, key
 		for _, wanted := range p.wanted {
 			if wanted != language {
 				sp.prepare(wanted)

@@ -21,12 +21,12 @@ import (
 
 // The supervisor and the kernels reach a container by a volume of their own, which an engine keeps once for each version: so any
 // image will do, and a remote engine too. The seccomp profile is in it as well: the service reads it from its own machine, where
-// Podman reports the volume's place. The user's skills come by volumes of the same kind.
+// Podman reports the volume's place.
 
 const (
-	programsVolume = "code-sandbox-mcp-programs-"
-	skillsVolume   = "code-sandbox-mcp-skills-"
-	programsLabel  = "code-sandbox-mcp.programs" // on filled volumes, those of skills too
+	filledPrefix   = "code-sandbox-mcp-" // of the names of filled volumes: earlier versions filled other kinds too
+	programsVolume = filledPrefix + "programs-"
+	programsLabel  = "code-sandbox-mcp.programs" // on filled volumes
 	profileName    = "seccomp.json"
 	hashLen        = 12
 )
@@ -91,67 +91,19 @@ func (e *Engine) programs(ctx context.Context, l *service.Link, spec engine.Spec
 	}
 	e.volumes.mu.Lock()
 	defer e.volumes.mu.Unlock()
-	at, filled, err = e.filled(ctx, l, spec.Image, e.volumes.prefix+hash, again, func() ([]containers.File, error) { return e.programFiles(arch, gVisor, own) })
-	if err != nil {
-		return at, false, fmt.Errorf("hand the supervisor to the engine: %w", err)
-	}
-	return at, filled, nil
-}
-
-// skills does the same for the volume of a container's skills, and returns its name; empty: no skills.
-func (e *Engine) skills(ctx context.Context, l *service.Link, spec engine.Spec, again bool) (string, error) {
-	if spec.Skills == nil {
-		return "", nil
-	}
-	e.volumes.mu.Lock()
-	defer e.volumes.mu.Unlock()
-	at, filled, err := e.filled(ctx, l, spec.Image, skillsVolume+spec.Skills.Hash, again, spec.Skills.Read)
-	if err != nil {
-		return "", fmt.Errorf("hand the skills to the engine: %w", err)
-	}
-	if filled {
-		if _, err := e.removeFilled(ctx, func(name string) bool { return strings.HasPrefix(name, skillsVolume) && name != at.Name }); err != nil {
-			e.Log.Debug("earlier skills", "error", err)
-		}
-	}
-	return at.Name, nil
-}
-
-// keepSkills fills the volume with the skills of a new container again, if somebody removed it meanwhile: Podman made it anew
-// then, empty. From now on nobody can remove it.
-func (e *Engine) keepSkills(ctx context.Context, l *service.Link, spec engine.Spec) error {
-	if spec.Skills == nil {
-		return nil
-	}
-	now, err := libpod.InspectVolume(l.Context(ctx), skillsVolume+spec.Skills.Hash)
-	if err != nil {
-		return err
-	}
-	e.volumes.mu.Lock()
-	known := e.volumes.ready[now.Name]
-	e.volumes.mu.Unlock()
-	if known.CreatedAt.Equal(now.CreatedAt) {
-		return nil
-	}
-	_, err = e.skills(ctx, l, spec, true)
-	return err
-}
-
-// filled makes sure of a volume, once for each link unless again is set. The caller holds e.volumes.mu.
-func (e *Engine) filled(ctx context.Context, l *service.Link, image, name string, again bool, read func() ([]containers.File, error)) (at libpod.Volume, filled bool, err error) {
 	if e.volumes.at != l {
 		e.volumes.at, e.volumes.ready = l, make(map[string]libpod.Volume)
 	}
+	name := e.volumes.prefix + hash
 	if at, ready := e.volumes.ready[name]; ready && !again {
 		return at, false, nil
 	}
-	files, err := read()
-	if err != nil {
-		return at, false, err
+	files, err := e.programFiles(arch, gVisor, own)
+	if err == nil {
+		at, filled, err = fill(l.Context(ctx), l.OnHost, spec.Image, name, files)
 	}
-	at, filled, err = fill(l.Context(ctx), l.OnHost, image, name, files)
 	if err != nil {
-		return at, false, err
+		return at, false, fmt.Errorf("hand the supervisor to the engine: %w", err)
 	}
 	e.volumes.ready[name] = at
 	return at, filled, nil
@@ -196,8 +148,8 @@ func tryFill(ctx context.Context, onHost bool, image, name string, files []conta
 // leftoverAge is the age at which a container that only fills a volume counts as left behind by its server.
 const leftoverAge = time.Hour
 
-// RemoveOldVolumes removes unused volumes of other versions' programs and of skills, and returns their names. A live server makes
-// its own again.
+// RemoveOldVolumes removes the unused volumes that this version would not fill, and containers left behind by filling. It returns the
+// volumes' names.
 func (e *Engine) RemoveOldVolumes(ctx context.Context) ([]string, error) {
 	var current []string
 	for _, arch := range containers.Architectures() {
@@ -209,13 +161,6 @@ func (e *Engine) RemoveOldVolumes(ctx context.Context) ([]string, error) {
 			current = append(current, programsVolume+hash)
 		}
 	}
-	return e.removeFilled(ctx, func(name string) bool {
-		return strings.HasPrefix(name, skillsVolume) || strings.HasPrefix(name, programsVolume) && !slices.Contains(current, name)
-	})
-}
-
-// removeFilled removes the unused volumes for which old returns true, and containers left behind by filling.
-func (e *Engine) removeFilled(ctx context.Context, old func(name string) bool) ([]string, error) {
 	found, err := e.List(ctx, programsLabel, "")
 	if err != nil {
 		return nil, err
@@ -223,13 +168,12 @@ func (e *Engine) removeFilled(ctx context.Context, old func(name string) bool) (
 	var removed []string
 	var failed []error
 	for _, c := range found.Containers {
-		ours := strings.HasPrefix(c.Name, programsVolume) || strings.HasPrefix(c.Name, skillsVolume)
-		if ours && !c.Running && time.Since(c.Created) > leftoverAge {
+		if strings.HasPrefix(c.Name, filledPrefix) && !c.Running && time.Since(c.Created) > leftoverAge {
 			failed = append(failed, e.Remove(ctx, []string{c.Name}, nil))
 		}
 	}
 	for _, v := range found.Volumes {
-		if !old(v.Name) {
+		if !strings.HasPrefix(v.Name, filledPrefix) || slices.Contains(current, v.Name) {
 			continue
 		}
 		switch err := e.Remove(ctx, nil, []string{v.Name}); {

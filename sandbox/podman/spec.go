@@ -39,7 +39,6 @@ const (
 type hostFacts struct {
 	seccompPath string
 	programs    string // the volume of the programs
-	skills      string // likewise; empty: none
 	// Hard limits that the engine's service cannot raise; zero: unknown.
 	maxOpenFiles uint64
 	maxProcesses uint64
@@ -104,7 +103,7 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 		ImageVolumeMode: "ignore",
 		// The places that keep data. Packages installed in the first contain libraries and programs, so execution is allowed;
 		// set-user-id files and devices mean nothing.
-		Volumes: append([]*specgen.NamedVolume{{
+		Volumes: []*specgen.NamedVolume{{
 			Name:    spec.Volume,
 			Dest:    engine.WorkDir,
 			Options: append([]string{"rw", "nosuid", "nodev"}, carried...),
@@ -117,7 +116,7 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 			Name:    host.programs,
 			Dest:    containers.ProgramsDir,
 			Options: []string{"ro", "nosuid", "nodev"},
-		}}, skillsOf(host)...),
+		}},
 		// Every other writable place, each with its size. They count against the memory limit as well.
 		Mounts: append([]runtimespec.Mount{
 			tmpfs("/tmp", cmp.Or(spec.Limits.TmpBytes, engine.DefaultTmpBytes), "mode=1777", "exec"),
@@ -248,14 +247,6 @@ func tmpfs(path string, size int64, options ...string) runtimespec.Mount {
 		Source:      define.TypeTmpfs,
 		Options:     append(options, "rw", "nosuid", "nodev", "notmpcopyup", fmt.Sprintf("size=%d", size)),
 	}
-}
-
-// skillsOf mounts the user's skills. Their scripts may be executed in place, as code's own copies may.
-func skillsOf(host hostFacts) []*specgen.NamedVolume {
-	if host.skills == "" {
-		return nil
-	}
-	return []*specgen.NamedVolume{{Name: host.skills, Dest: engine.SkillsDir, Options: []string{"ro", "nosuid", "nodev"}}}
 }
 
 // hostFolders mounts folders without the mounts below them: those would be neither read-only nor without devices. Later mounts on

@@ -153,15 +153,12 @@ func (e *Engine) create(ctx context.Context, l *service.Link, spec engine.Spec, 
 			return "", createError(err)
 		}
 		host.programs, host.seccompPath, host.gVisor = at.Name, path.Join(at.Mountpoint, profileName), e.AsksForGVisor()
-		if host.skills, err = e.skills(ctx, l, spec, again); err != nil {
-			return "", createError(err)
-		}
 		if l.OnHost {
 			host.maxOpenFiles, host.maxProcesses = hardLimits()
 		}
 		id, err := e.createContainer(ctx, l, e.shape(spec, host), slog.LevelInfo)
 		if err == nil {
-			return id, e.keepSkills(ctx, l, spec)
+			return id, nil
 		}
 		if again || !libpod.Says(err, "seccomp profile") {
 			return "", createError(err)

@@ -151,7 +151,7 @@ func onDisk(folder string) func(path string) (containers.File, error) {
 	}
 }
 
-// maxVolume bounds the download of a volume: programs, or skills with the headers of their archive.
+// maxVolume bounds the download of a volume.
 const maxVolume = 64 << 20
 
 // download reads the content of a volume, by path.

@@ -1,4 +1,4 @@
-"""Of the host's file systems, only the session's volumes are there, with their options, what --mount names, skills, and our own programs to read.
+"""Of the host's file systems, only the session's volumes are there, with their options, what --mount names, and our own programs to read.
 
 Tried: every mount, the sockets of Podman, Docker and systemd.
 """

@@ -1,4 +1,4 @@
-"""A folder of the host that code may only read cannot be written to, nor that of skills, and nothing in any of them gives rights.
+"""A folder of the host that code may only read cannot be written to, and nothing in any gives rights.
 
 Tried: the options of every mount; in a read-only one a new file and folder, names changed and removed, every file that it may open, other times and rights, its mount made writable.
 """
@@ -9,8 +9,7 @@ for folder in FACTS["mounts"]:
     assert options and (folder in FACTS["writable"] or "ro" in options[-1]), (folder, options)
     # gVisor does not show them.
     assert FACTS["gvisor"] or {"nosuid", "nodev"} <= set(options[-1]), (folder, options)
-    # Scripts of skills may be started, which are a copy that an engine keeps.
-    assert FACTS["gvisor"] or "noexec" in options[-1] or folder == "/mnt/skills", (folder, options)
+    assert FACTS["gvisor"] or "noexec" in options[-1], (folder, options)
     if folder in FACTS["writable"]:
         continue
     probe = os.path.join(folder, ".selftest")
