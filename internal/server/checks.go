@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/door"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
@@ -47,7 +46,6 @@ func (p *Program) Examine(ctx context.Context, on engine.Engine, log *slog.Logge
 	report.Checks = append(report.Checks, passThroughChecks(p.PassThroughEnv, p.Env.Lookup)...)
 	report.Checks = append(report.Checks, secretChecks(&p.Network, p.Env.Lookup)...)
 	report.Checks = append(report.Checks, mountChecks(ctx, on, config.Mounts)...)
-	report.Checks = append(report.Checks, wheelChecks(p.Packages.Wheels)...)
 	report.Checks = append(report.Checks, storeChecks(ctx, &p.ArtifactStore, p.Env.Lookup)...)
 	report.Checks = append(report.Checks, databaseChecks(ctx, &p.SQL, p.Env.Environ())...)
 	report.Checks = append(report.Checks, toolServerChecks(ctx, &p.ToolServers, p.Env.Lookup, log)...)
@@ -57,20 +55,6 @@ func (p *Program) Examine(ctx context.Context, on engine.Engine, log *slog.Logge
 		}
 	}
 	return report
-}
-
-// wheelChecks report on the folder of Python's packages, if there is one.
-func wheelChecks(dir string) []doctor.Check {
-	if dir == "" {
-		return nil
-	}
-	count, err := packages.CountWheels(dir)
-	check := doctor.Check{Name: "wheels", Status: doctor.OK, Found: fmt.Sprintf("%d in %s", count, dir)}
-	if err != nil || count == 0 {
-		check.Status, check.Why = doctor.Warn, "nothing can be installed for Python"
-		check.Fix = "pip download --only-binary :all: --dest " + dir + " NAMES, where an index answers, for the image's Python and Linux"
-	}
-	return []doctor.Check{check}
 }
 
 // loadChecks report the user's running servers that refuse new sessions.

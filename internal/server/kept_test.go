@@ -28,7 +28,7 @@ import (
 // there, FOLDER a folder.
 var others = map[string]string{
 	"config": "FILE", "env-file": "FILE", "engine": "kubernetes", "engine-url": "tcp://127.0.0.1:1", "oci-runtime": "crun", "state-dir": "FOLDER",
-	"python-image": "my:own", "js-image": "my:own", "bash-image": "my:own", "mount": "FOLDER:own", "project": "rw", "wheels": "FOLDER", "pass-through-env": "OWN",
+	"python-image": "my:own", "js-image": "my:own", "bash-image": "my:own", "mount": "FOLDER:own", "project": "rw", "pass-through-env": "OWN",
 	"session": "own", "keep-variables": "off", "prewarm": "bash", "preload": "json", "images": "off", "tools": "run_bash", "disable-tools": "run_bash",
 	"allow-host-dir": "FOLDER", "files-http": "127.0.0.1:0", "files-http-url": "http://127.0.0.1:1", "artifact-store": "s3://own",
 	"network": "open", "allow-domain": "own.example", "allow-private": "10.0.0.1:443", "allow-private-ca": "FOLDER/ca.pem --ask", "secret": "OWN@own.example",

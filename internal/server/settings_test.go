@@ -228,6 +228,7 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		"a variable elsewhere":      {nil, map[string]string{"SANDBOX_POLICY": "x"}, "code-sandbox-server has it"},
 		"a key in a file elsewhere": {[]string{"--config", bad}, nil, "code-sandbox-server has it"},
 		"a flag that is gone":       {[]string{"--skills=claude"}, nil, "--mount ~/skills:skills"},
+		"a variable that is gone":   {nil, map[string]string{"SANDBOX_WHEELS": "/wheels"}, "--mount ~/wheels:wheels"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := loadSettings(t, test.args, test.env)

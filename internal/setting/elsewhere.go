@@ -26,6 +26,7 @@ func Elsewhere() (settings, commands []string) { return elsewhere, []string{"aud
 // removed are settings of earlier versions, with what there is instead.
 var removed = map[string]string{
 	"skills": "this setting is gone: --mount ~/skills:skills lets code read a folder of skills in /mnt/data/mounts/skills; copy one out of a hidden folder, such as ~/.claude/skills, first",
+	"wheels": "this setting is gone: with --mount ~/wheels:wheels code installs from a folder by `pip install --no-index --find-links /mnt/data/mounts/wheels NAME`",
 }
 
 // refused is the value of a setting that the program does not have, and says why. It refuses each value.

@@ -21,8 +21,8 @@ import (
 
 // Packages configures the packages that code may install, and their indexes.
 type Packages struct {
-	Rules             packages.Rules
-	PyPI, NPM, Wheels string
+	Rules     packages.Rules
+	PyPI, NPM string
 }
 
 func (p *Packages) check() error {
@@ -39,7 +39,7 @@ func (p *Packages) Options(stateDir string) (packages.Options, error) {
 	policy, err := packages.NewPolicy(p.Rules)
 	return packages.Options{
 		Policy: policy, CacheFolder: packages.CacheFolder(stateDir), CacheLimit: max(packages.DefaultCacheLimit, p.Rules.FileLimit),
-		PyPI: p.PyPI, NPM: p.NPM, Wheels: p.Wheels,
+		PyPI: p.PyPI, NPM: p.NPM,
 	}, err
 }
 

@@ -147,7 +147,6 @@ func (s *Settings) rows(engines []string) []Group {
 		{"package-min-age", "DURATION", Duration(&p.Rules.MinAge), 0, 0, "how long ago a version must have been published, such as 7d"},
 		{"packages-allow-sdist", "", &p.Rules.AllowSdist, 0, 0, "install source distributions of Python packages too"},
 		{"pypi-index-url", "URL", (*indexURL)(&p.PyPI), 0, 0, "index of Python packages; credentials in it stay with the server"},
-		{"wheels", "DIR", &p.Wheels, 0, 0, "folder of this machine that Python packages come from, in place of an index"},
 		{"npm-registry", "URL", (*indexURL)(&p.NPM), 0, 0, "registry of npm packages, likewise"},
 		{"package-size-limit", "SIZE", Size(&p.Rules.FileLimit), 1, 0, "the largest file of a package"},
 	}}, {"Databases", []Setting{

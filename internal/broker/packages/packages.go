@@ -54,9 +54,7 @@ type Options struct {
 	CacheLimit  int64   // bytes; default 2 GiB
 	// PyPI is an index's address by PEP 503, with credentials where it wants some, and behind blanks those of further hosts that have its
 	// files. Default DefaultPyPI.
-	PyPI string
-	// Wheels is a folder of this machine that Python's packages come from, in place of PyPI. Empty: none.
-	Wheels     string
+	PyPI       string
 	NPM        string        // as PyPI, of a registry. Default DefaultNPM
 	Timeout    time.Duration // for one file, and at most a minute for a page. Default 5 min
 	Concurrent int           // requests to the indexes at a time, default 8
@@ -93,11 +91,7 @@ func New(o Options) (*Handler, error) {
 		h.received = func(string, int) error { return nil }
 	}
 	var problems [3]error
-	if o.Wheels != "" {
-		h.pypi, problems[0] = newWheels(o.Wheels)
-	} else {
-		h.pypi, problems[0] = newIndex(PyPI, pypiSetting, cmp.Or(o.PyPI, DefaultPyPI))
-	}
+	h.pypi, problems[0] = newIndex(PyPI, pypiSetting, cmp.Or(o.PyPI, DefaultPyPI))
 	h.npm, problems[1] = newIndex(NPM, npmSetting, cmp.Or(o.NPM, DefaultNPM))
 	if most := o.Policy.rules.FileLimit; o.CacheLimit < most {
 		problems[2] = fmt.Errorf("the cache of %s is less than --package-size-limit %s; a file is kept before it is passed on",
