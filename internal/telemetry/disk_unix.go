@@ -10,5 +10,5 @@ func disk(folder string) room {
 	if unix.Statfs(folder, &s) != nil {
 		return room{}
 	}
-	return room{Total: int64(s.Blocks) * int64(s.Bsize), Available: int64(s.Bavail) * int64(s.Bsize)} //nolint:unconvert // the types differ on other systems
+	return room{total: int64(s.Blocks) * int64(s.Bsize), available: int64(s.Bavail) * int64(s.Bsize)} //nolint:unconvert // the types differ on other systems
 }

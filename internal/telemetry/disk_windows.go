@@ -12,5 +12,5 @@ func disk(folder string) room {
 	if windows.GetDiskFreeSpaceEx(name, &available, &total, &free) != nil {
 		return room{}
 	}
-	return room{Total: int64(total), Available: int64(available)} //nolint:gosec // no disk is larger
+	return room{total: int64(total), available: int64(available)} //nolint:gosec // no disk is larger
 }

@@ -16,10 +16,10 @@ func memory() (m room) {
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var kilobytes int64
 		if _, err := fmt.Sscanf(lines.Text(), "MemTotal: %d kB", &kilobytes); err == nil {
-			m.Total = kilobytes << 10
+			m.total = kilobytes << 10
 		}
 		if _, err := fmt.Sscanf(lines.Text(), "MemAvailable: %d kB", &kilobytes); err == nil {
-			m.Available = kilobytes << 10
+			m.available = kilobytes << 10
 		}
 	}
 	return m

@@ -155,16 +155,6 @@ func (n *Now) gauges(ctx context.Context, label func(principal.Principal) string
 	ready("", oneIf(state.State == isReady))
 	gauge("audit_log_failing", "1 where the audit log cannot be written; 0 also where there is none.")("", oneIf(n.o.Audit != nil && n.o.Audit() != nil))
 	gauge("start_wait_seconds", "How long the container waits that waits longest for its turn to be started.")("", state.StartWait)
-	for _, machine := range []struct {
-		name, help string
-		room       room
-	}{
-		{"machine_memory", "memory of this machine", state.Memory},
-		{"state_disk", "disk that has the state directory", state.Disk},
-	} {
-		gauge(machine.name+"_bytes", "The "+machine.help+"; 0: not known.")("", float64(machine.room.Total))
-		gauge(machine.name+"_available_bytes", "What is left of the "+machine.help+".")("", float64(machine.room.Available))
-	}
 	return m.families
 }
 
@@ -192,8 +182,6 @@ type load struct {
 	Reasons []string `json:"reasons,omitempty"` // why it is overloaded, or not ready where the log does not say it
 	sandbox.Load
 	StartWait float64 `json:"start_wait_seconds"`
-	Memory    room    `json:"memory"`
-	Disk      room    `json:"state_disk"`
 }
 
 // Overload returns why this server has too much to do for new sessions; none: it can take them. A change goes to the log.
@@ -201,8 +189,8 @@ func (n *Now) Overload() []string { return n.measure(&load{}) }
 
 // measure is Overload with its figures.
 func (n *Now) measure(l *load) []string {
-	l.Memory, l.Disk = n.machine()
-	reasons := []string{l.Memory.shortage("memory"), l.Disk.shortage("the disk of the state directory")}
+	memory, disk := n.machine()
+	reasons := []string{memory.shortage("memory"), disk.shortage("the disk of the state directory")}
 	if n.o.StartWait != nil {
 		wait := n.o.StartWait()
 		l.StartWait = wait.Seconds()
