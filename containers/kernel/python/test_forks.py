@@ -98,7 +98,8 @@ class Forks(SupervisorTest):
             self.assertEqual(self.run_code("import os; os.kill(os.getpid(), 9)").kernel, "restored")
             self.client.wait_for("twins", why="")
             undone = self.twinned("use = None")
-            self.client.send({"type": "restore", "language": "python", "id": "restore", "run": undone.done["id"]})
+            self.client.send({"type": "restore", "language": "python", "id": "restore",
+                              "languages": {"python": undone.done["id"]}})
             self.assertEqual(self.client.wait_for("restored").get("error", ""), "")
             self.client.wait_for("twins", why="")
             self.assertEqual(self.completed("use()", copy=True).result, wanted)
