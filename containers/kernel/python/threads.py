@@ -294,7 +294,8 @@ class Threads:
 
         for pool in gc.get_objects():
             if issubclass(type(pool), kind) and self.owners.get(getattr(getattr(pool, "_worker_handler", None), "ident", None)) is work:
-                pool._state = "TERMINATE"  # terminate() itself may wait for a worker for ever
+                pool._state = "TERMINATE"  # terminate() itself may wait for a worker for ever, and so may what Python calls for garbage
+                pool._terminate.cancel()
 
     def is_ended(self, ident):
         """Whether a thread was told to end, or ended."""
