@@ -65,7 +65,7 @@ once-more = $(1)$(if $(filter-out 0,$(RERUNS)), || { echo "there are failures: o
 test-python: bin/supervisor
 	cd containers/kernel/python && $(call once-more,python3 -m unittest -q)
 	cd containers/image/python && python3 -m unittest -q
-	$(IN_PYTHON) $(PYTHON_IMAGE) python3 -m unittest -q test_compiled test_document_kinds test_holdings test_ipython test_losses
+	$(IN_PYTHON) $(PYTHON_IMAGE) python3 -m unittest -q test_compiled test_document_kinds test_holdings test_ipython test_losses test_sandbox_files
 
 # What needs the packages of Python runs in the standard image, with the tree beside it.
 PYTHON_IMAGE ?= $(shell podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-standard | head -1)

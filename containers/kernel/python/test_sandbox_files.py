@@ -8,6 +8,8 @@ import tempfile
 import unittest
 from unittest import mock
 
+from test_support import can_import
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib", "python"))
 import sandbox  # noqa: E402
 import sandbox_files  # noqa: E402
@@ -94,6 +96,7 @@ class TestFiles(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(".")), sorted(live))
 
 
+@unittest.skipUnless(can_import("duckdb"), "the image has the libraries")
 class TestGuesses(unittest.TestCase):
     """What DuckDB takes a file for is held against the file."""
 
