@@ -40,7 +40,8 @@ const none=new Proxy(function(){},{get:(t,k)=>k===Symbol.toPrimitive?()=>"":none
 const soft=o=>new Proxy(o,{get:(t,k)=>k in t||typeof k==="symbol"?t[k]:none});
 addEventListener("error",e=>{if(e.target.tagName==="SCRIPT"){window.d3??=none;if(window.L)window.L=Object.assign(soft(L),{control:soft(L.control),Control:soft(L.Control)})}},true);
 new MutationObserver(note).observe(document,{subtree:true,childList:true,attributes:true,characterData:true});
-window.codeSandboxLoaded=new Promise(r=>addEventListener("load",r));
+/* A page without scripts may be whole before this runs. */
+window.codeSandboxLoaded=new Promise(r=>document.readyState==="complete"?r():addEventListener("load",r));
 window.codeSandboxLook=async()=>{await Promise.race([document.fonts.ready,new Promise(r=>setTimeout(r,3000))]);await new Promise(r=>frame(()=>frame(r)));
 let w=0,h=0;const d=document,b=d.body||d.documentElement,was=changed;changed=false;
 for(const e of [...b.querySelectorAll("*")].slice(0,20000)){const r=e.getBoundingClientRect();
