@@ -371,7 +371,7 @@ func (k *kernel) evaluate(lines string, end *status) error {
 		return err
 	}
 	kind, rest, _ := strings.Cut(report, "\n")
-	if strings.HasSuffix(rest, "\nexit") { // an interrupt cut it
+	if strings.HasSuffix(report, "\nexit") { // an interrupt cut it
 		kind = "exit"
 	}
 	switch kind {
