@@ -4,8 +4,11 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -77,11 +80,31 @@ func (r *Runner) listen(ctx context.Context) (stop func(), err error) {
 				if err != nil {
 					return
 				}
+				if !isOwn(conn) {
+					_ = conn.Close()
+					r.say("a connection to port %s was closed: it is of another user of this machine", f.inside)
+					continue
+				}
 				open.Go(func() { r.carry(ctx, conn, f.inside) })
 			}
 		})
 	}
 	return stop, nil
+}
+
+// isOwn reports whether a process of this user, or root's, made a connection of this machine. Only Linux tells.
+func isOwn(conn net.Conn) bool {
+	if runtime.GOOS != "linux" {
+		return true
+	}
+	list, _ := os.ReadFile("/proc/net/tcp")
+	port := func(a net.Addr) string { return fmt.Sprintf("0100007F:%04X", a.(*net.TCPAddr).Port) }
+	for line := range strings.Lines(string(list)) {
+		if f := strings.Fields(line); len(f) > 7 && f[1] == port(conn.RemoteAddr()) && f[2] == port(conn.LocalAddr()) {
+			return f[7] == strconv.Itoa(os.Geteuid()) || f[7] == "0"
+		}
+	}
+	return false
 }
 
 // carry joins a connection to a port of the session, by a program in it.
