@@ -19,7 +19,7 @@ import (
 // Bounds of what comes from the code, in characters, and of the sentence about it.
 const (
 	nameChars = 40
-	pathChars = 60
+	pathBytes = 60
 	mostFiles = 20
 	cardBytes = 400
 )
@@ -124,22 +124,18 @@ func filesMade(did []protocol.Did, undone map[string]bool, gone []string) (files
 		}
 		for _, t := range d.Paths {
 			isMade := !seen[t.Path] && t.How != "removed" && !strings.Contains("/"+t.Path, "/.") && !strings.HasPrefix(t.Path, "input/")
-			if seen[t.Path] = true; isMade && len(files) < mostFiles {
-				files = append(files, shownPath(t.Path))
+			if seen[t.Path] = true; isMade && len(files) < mostFiles && isShown(t.Path) {
+				files = append(files, t.Path)
 			}
 		}
 	}
 	return files
 }
 
-// shownPath is a text, shortened, without what could end its quotation or hide in it.
-func shownPath(path string) string {
-	return text.Shorten(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == '`' {
-			return '?'
-		}
-		return r
-	}, path), pathChars)
+// isShown reports whether a name goes on a card: whole, as a masker knows no part of a secret, and with nothing that could end its quotation
+// or hide in it.
+func isShown(name string) bool {
+	return len(name) <= pathBytes && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == '`' })
 }
 
 // part is a list on a card, of so many in all; negative: there is no list.
@@ -166,8 +162,8 @@ func (h *Holding) Card(end string) string {
 		parts = append(parts, part{title + state, v.List, total}, part{title + " imports", v.Imported, len(v.Imported)})
 	}
 	parts = append(parts, part{"files", h.Files, len(h.Files)})
-	if h.Checkpoint != "" {
-		parts = append(parts, part{"the checkpoint", []string{shownPath(h.Checkpoint)}, 1})
+	if h.Checkpoint != "" && isShown(h.Checkpoint) {
+		parts = append(parts, part{"the checkpoint", []string{h.Checkpoint}, 1})
 	}
 	if parts = slices.DeleteFunc(parts, func(p part) bool { return p.total == 0 }); len(parts) == 0 {
 		return ""

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -129,7 +130,8 @@ func (o Options) targets(c *Client) ([]string, error) {
 		if c.project == "" {
 			return nil, errors.New("it has no configuration for one project; leave --scope project out")
 		}
-		return []string{filepath.Join(o.Dir, filepath.FromSlash(c.project))}, nil
+		path := filepath.Join(o.Dir, filepath.FromSlash(c.project))
+		return []string{path}, o.checkInProject(path)
 	}
 	if found := o.Found(c); len(found) > 0 {
 		return found, nil
@@ -143,6 +145,23 @@ func (o Options) targets(c *Client) ([]string, error) {
 		what += ", and no program " + c.program + " on the PATH"
 	}
 	return nil, fmt.Errorf("not found on this machine: %s. With --force %s is written all the same", what, first.file())
+}
+
+// checkInProject refuses a path that leaves the project by a link, which may have come with it from elsewhere.
+func (o Options) checkInProject(path string) error {
+	project, err := filepath.EvalSymlinks(o.Dir)
+	for part := path; err == nil; part = filepath.Dir(part) {
+		target, missing := filepath.EvalSymlinks(part)
+		if errors.Is(missing, fs.ErrNotExist) {
+			continue
+		}
+		rest, err := filepath.Rel(project, target)
+		if missing != nil || err != nil || !filepath.IsLocal(rest) {
+			return fmt.Errorf("%s leads out of the project, to %s; replace the link by a file, or leave --scope project out", part, target)
+		}
+		return nil
+	}
+	return err
 }
 
 // Files returns the files that an installation writes; for a client that is not found, those that it would use.
@@ -339,7 +358,9 @@ func (o Options) Uninstall(c *Client) ([]Outcome, error) {
 func (o Options) filesThere(c *Client) []string {
 	var candidates []string
 	if o.Scope == Project && c.project != "" {
-		candidates = append(candidates, filepath.Join(o.Dir, filepath.FromSlash(c.project)))
+		if path := filepath.Join(o.Dir, filepath.FromSlash(c.project)); o.checkInProject(path) == nil {
+			candidates = append(candidates, path)
+		}
 	} else if o.Scope == User {
 		for _, p := range o.places(c) {
 			for _, name := range p.files {

@@ -368,6 +368,19 @@ func TestALinkStaysALink(t *testing.T) {
 	should.Hold(t, err == nil && to == target && string(read(t, target)) == "{}\n", "%s, %v", to, err)
 }
 
+func TestALinkThatLeadsOutOfAProjectIsNotFollowed(t *testing.T) {
+	for link, name := range map[string]string{".cursor/mcp.json": "mcp.json", ".cursor": ""} {
+		o, c, outside := machine(t), client(t, "cursor"), t.TempDir()
+		o.Scope, o.Dir = Project, t.TempDir()
+		must.OK(t, os.WriteFile(filepath.Join(outside, "mcp.json"), []byte("{}\n"), 0o644))
+		must.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(o.Dir, link)), 0o755))
+		must.OK(t, os.Symlink(filepath.Join(outside, name), filepath.Join(o.Dir, link)))
+		_, err := o.Install(c)
+		should.Hold(t, err != nil && strings.Contains(err.Error(), "leads out of the project"), "%s: %v", link, err)
+		should.Equal(t, string(read(t, filepath.Join(outside, "mcp.json"))), "{}\n")
+	}
+}
+
 func TestAChangeByAnotherProgramIsNotLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mcp.json")
 	must.OK(t, os.WriteFile(path, []byte("{}"), 0o600))
