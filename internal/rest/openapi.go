@@ -28,11 +28,32 @@ func Media(kind string, schema map[string]any) Content {
 	return func() map[string]any { return object{kind: object{"schema": schema}} }
 }
 
-// asObject is a schema as it is in JSON.
+// asObject is a schema as it is in JSON, in the words of OpenAPI 3.1, which knows no nullable.
 func asObject(value any) (o object) {
 	raw, _ := json.Marshal(value) // schemas can be
 	_ = json.Unmarshal(raw, &o)
+	nullsAsTypes(o)
 	return o
+}
+
+func nullsAsTypes(value any) {
+	switch v := value.(type) {
+	case []any:
+		for _, one := range v {
+			nullsAsTypes(one)
+		}
+	case object:
+		if v["nullable"] == true {
+			delete(v, "nullable")
+			v["type"] = []any{v["type"], "null"}
+			if values, ok := v["enum"].([]any); ok {
+				v["enum"] = append(values, nil)
+			}
+		}
+		for _, one := range v {
+			nullsAsTypes(one)
+		}
+	}
 }
 
 // Schema is the Content that a struct is read from or written to.
