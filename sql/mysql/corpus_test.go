@@ -48,6 +48,7 @@ var fixture = []string{
 	"CREATE FUNCTION 0b2() RETURNS INT BEGIN SET GLOBAL max_connections = 77; RETURN 1; END",
 	"CREATE VIEW allowed_view AS SELECT safe_total(2) AS t",
 	"CREATE USER reader@localhost", "GRANT SELECT, SHOW VIEW ON shop.* TO reader@localhost",
+	"CREATE USER blind@localhost", "GRANT SELECT ON shop.* TO blind@localhost",
 	"CREATE USER remote IDENTIFIED BY 'a pass/word?'", "GRANT SELECT ON shop.* TO remote",
 	"CREATE USER clerk@localhost IDENTIFIED BY 'a pass/word?'", "GRANT SELECT, INSERT, UPDATE (balance) ON shop.accounts TO clerk@localhost",
 }

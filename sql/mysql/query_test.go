@@ -162,6 +162,9 @@ func TestARowThatIsTooLongIsRefused(t *testing.T) {
 }
 
 func TestErrorsSayWhatToDoAndNothingOfTheLogin(t *testing.T) {
+	for i := range maxViews + 1 {
+		must.OK(t, fill([]string{fmt.Sprintf("CREATE OR REPLACE VIEW shop.v%d AS SELECT 1 AS r", i)}))
+	}
 	for _, c := range []struct{ login, statement, says, hint string }{
 		{"reader", "SELECT *\nFROM\nWHERE", "line 3: WHERE", "MySQL's SQL"},
 		{"reader", "SELECT nothing FROM accounts", "Unknown column 'nothing'", "describe_sql"},
@@ -169,6 +172,8 @@ func TestErrorsSayWhatToDoAndNothingOfTheLogin(t *testing.T) {
 		{"reader", "SELECT * FROM mysql.global_priv", "denied to user the login", "may not read this"},
 		{"reader", "SELECT missing(1)", "denied to user the login", "may not call"},
 		{"reader", "INSERT(1)", "only reads", "SELECT"},
+		{"blind", "SELECT r FROM writing", "may not see what the view shop.writing does", "GRANT SHOW VIEW ON shop.writing"},
+		{"reader", manyViews("SELECT r FROM v%d"), "more than 200 views", "fewer views"},
 		{"nobody:wrong secret", "SELECT 1", "MySQL refused the connection (error 1045", "user or the password"},
 	} {
 		f := fault.From(sqltest.Fails(t, open(t, c.login, limits), c.statement))
@@ -178,6 +183,15 @@ func TestErrorsSayWhatToDoAndNothingOfTheLogin(t *testing.T) {
 			should.Hold(t, !strings.Contains(f.Message+f.Hint, secret), "%s tells %q: %s", c.statement, secret, f.Message)
 		}
 	}
+}
+
+// manyViews joins a statement for each of more views than are looked at.
+func manyViews(each string) string {
+	var all []string
+	for i := range maxViews + 1 {
+		all = append(all, fmt.Sprintf(each, i))
+	}
+	return strings.Join(all, " UNION ALL ")
 }
 
 func TestTheSessionIsAsTheCheckTakesIt(t *testing.T) {

@@ -41,7 +41,7 @@ func usesOf(tokens []token) *uses {
 	return u
 }
 
-// maxViews bounds how many views within each other are looked at.
+// maxViews bounds the views of a statement, those within views too.
 const maxViews = 200
 
 // admit refuses a statement that calls a function of the database's own, itself or by a view that it reads: the
@@ -57,8 +57,15 @@ func (u *uses) admit(q *reader.Session, allowed []string) error {
 			return err
 		}
 		for name, definition := range views {
-			if seen[name] || definition == "" || len(seen) > maxViews {
+			if seen[name] {
 				continue
+			}
+			if definition == "" {
+				return fault.New(fault.SQLRejected, "Read the tables that it reads, or ask the user for GRANT SHOW VIEW ON "+name+" to the login.",
+					"Refused: the login may not see what the view %.200s does. It may call functions that do more than read.", name).With("view", name)
+			}
+			if len(seen) == maxViews {
+				return fault.New(fault.SQLRejected, "Read fewer views, or the tables that they read.", "Refused: the statement reads more than %d views, directly and by views.", maxViews)
 			}
 			seen[name] = true
 			inside, err := checkView(name, definition)
