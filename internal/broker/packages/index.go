@@ -1,7 +1,6 @@
 package packages
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -126,32 +125,34 @@ func newSite(kind Ecosystem, setting, address string) (*site, error) {
 
 // translate writes a page anew in which the index's own address is on loopback: the container has its own.
 func (x *index) translate(page *os.File) error {
+	var addresses []string
 	for _, s := range x.sites {
 		if s.shown.Host == s.base.Host {
 			continue
-		}
-		content, err := io.ReadAll(page)
-		if err != nil {
-			return err
 		}
 		port := ""
 		if s.base.Port() != "" {
 			port = ":" + s.base.Port()
 		}
 		for _, host := range []string{"127.0.0.1", "localhost", "[::1]"} {
-			content = bytes.ReplaceAll(content, []byte(s.base.Scheme+"://"+host+port+"/"), []byte(s.shown.Scheme+"://"+s.shown.Host+"/"))
-		}
-		if err := page.Truncate(0); err != nil {
-			return err
-		}
-		if _, err := page.WriteAt(content, 0); err != nil {
-			return err
-		}
-		if _, err := page.Seek(0, io.SeekStart); err != nil {
-			return err
+			addresses = append(addresses, s.base.Scheme+"://"+host+port+"/", s.shown.Scheme+"://"+s.shown.Host+"/")
 		}
 	}
-	return nil
+	if addresses == nil {
+		return nil
+	}
+	content, err := io.ReadAll(page)
+	if err != nil {
+		return err
+	}
+	if err := page.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := page.WriteAt([]byte(strings.NewReplacer(addresses...).Replace(string(content))), 0); err != nil {
+		return err
+	}
+	_, err = page.Seek(0, io.SeekStart)
+	return err
 }
 
 // hostPort is an address's host, with its port. Those of HTTP and HTTPS count as one.
